@@ -9,7 +9,7 @@ STAMP := .venv/.installed
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install test quick check tests docs demo soak bench-simulation bench-selection bench-matching bench-topics bench-covering bench-covering-routing bench-mqtt-codec bench-mqtt-clients bench-spark-matching bench-spark-partitions bench-set-search bench-trials bench-journal bench-live bench-bluedove-order bench-rearranging clean
+.PHONY: help install test quick check tests docs demo soak bench-simulation bench-selection bench-matching bench-topics bench-covering bench-covering-routing bench-mqtt-codec bench-mqtt-clients bench-spark-matching bench-spark-partitions bench-set-search bench-trials bench-journal bench-live bench-bluedove-order bench-rearranging bench-moving-clients bench-moves clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-24s %s\n", $$1, $$2}'
@@ -119,6 +119,12 @@ bench-live: install ## live brokers beside mosquitto, where that is installed
 
 bench-rearranging: install ## publishers that move and links that are exchanged, each alone and both
 	$(BIN)/python benchmarks/bench_rearranging.py
+
+bench-moving-clients: install ## publishers that move, subscribers that move, and both, on flights and quotes
+	$(BIN)/python benchmarks/bench_moving_clients.py /tmp/shoal-moving-clients
+
+bench-moves: install ## delays at a steady pace while clients are sent from broker to broker, live
+	$(BIN)/python benchmarks/bench_moves.py
 
 bench-bluedove-order: install ## what a publisher's order costs a live BlueDove cluster
 	$(BIN)/python benchmarks/bench_bluedove_order.py

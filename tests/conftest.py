@@ -23,11 +23,24 @@ settings.register_profile(
 settings.load_profile("shoal")
 
 # All that need Spark go to one process: starting it takes longer than most tests.
-NEED_SPARK = ("tests/pipeline/", "tests/cli/test_reproduce", "tests/cli/test_spark.py")
+NEED_SPARK = (
+    "tests/pipeline/",
+    "tests/cli/test_reproduce",
+    "tests/cli/test_spark.py",
+    "tests/docs/test_spark_pages.py",
+)
 # Starts a Spark of its own.
 ELSEWHERE = "tests/pipeline/test_java.py"
 # Networks of processes, whole random networks: they take longest.
-LONG = ("tests/live/", "tests/chaos/", "tests/runtime/", "tests/seeds/", "tests/cli/", ELSEWHERE)
+LONG = (
+    "tests/live/",
+    "tests/chaos/",
+    "tests/runtime/",
+    "tests/seeds/",
+    "tests/cli/",
+    "tests/docs/",
+    ELSEWHERE,
+)
 # Each of these tests has networks of its own, so that they need not stay together.
 APART = ("tests/chaos/", "tests/runtime/", "tests/seeds/")
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sized
 import msgspec
 
 from shoal.broker.effects import Effect, LinkState, Measured, Record, Started, TimerKey
-from shoal.broker.messages import Message
+from shoal.broker.messages import Carrier, Message
 from shoal.broker.strategy import BaseStrategy, BrokerContext
 from shoal.model import BrokerId, ClientId
 from shoal.overlays.publisher_relocation.choosing import Priority
@@ -104,6 +104,11 @@ class Forced(BaseStrategy):
 
     def link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
         self.overlay.link(neighbour, state, now_us, out)
+
+    def returned(
+        self, neighbour: BrokerId, carrier: Carrier, now_us: int, out: list[Effect]
+    ) -> None:
+        self.overlay.returned(neighbour, carrier, out)
 
     # --- what it hears ------------------------------------------------------------------------
 

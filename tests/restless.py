@@ -1,4 +1,7 @@
-"""Three brokers that never rest: whoever has one link has links exchanged, again and again."""
+"""Three brokers that never rest: whoever has one link has links exchanged, again and again.
+
+Others may be linked to them, whose links stay.
+"""
 
 from __future__ import annotations
 
@@ -39,8 +42,8 @@ class Restless(Forced):
             super().timer(key, now_us, out)
             return
         self._set(now_us, out)
-        here, neighbours = self._context.broker, self.overlay.tree.propagation.neighbours
-        if len(neighbours) == 1 and not self.overlay.busy:
+        here, neighbours = self._context.broker, NAMES & {*self.overlay.tree.propagation.neighbours}
+        if here in NAMES and len(neighbours) == 1 and not self.overlay.busy:
             (far,) = NAMES - {here, *neighbours}
             remove = self._context.random.randrange(2)
             exchange = LinkExchange(cycle=(far, *neighbours, here), remove=remove, saving=0)

@@ -49,6 +49,7 @@ from shoal.clients.messages import (
 )
 from shoal.model import Advertisement, MessageId, Publication, Subscription
 from shoal.overlays.departure import DepartureMessage, Meet, Met
+from shoal.overlays.dynatops.messages import MembersMessage, TopicMessage
 from shoal.overlays.octopia.messages import DepartingMessage
 from shoal.overlays.publisher_relocation.grape.messages import (
     SessionTraces,
@@ -71,6 +72,7 @@ from shoal.simulation.links import Frame, ReliableBroker
 from tests.broker.transcript import publish
 from tests.examples import examples
 from tests.overlays.bluedove.anything import cluster_messages
+from tests.overlays.dynatops.anything import ring_messages
 from tests.overlays.octopia.anything import product_messages
 from tests.overlays.self_organising.anything import (
     exchange_messages,
@@ -196,6 +198,7 @@ MESSAGES |= self_organising_messages(BROKERS)
 MESSAGES |= exchange_messages(BROKERS, NAMES, SUBSCRIPTIONS)
 MESSAGES |= path_messages(CLIENTS, PATHS)
 MESSAGES |= leaving_messages(BROKERS, NAMES, SUBSCRIPTIONS)
+MESSAGES |= ring_messages(BROKERS, CLIENTS, FILTERS, ROUTED)
 BASES = {
     Message,
     Carrier,
@@ -205,6 +208,8 @@ BASES = {
     DepartingMessage,
     HealingMessage,
     PathMessage,
+    MembersMessage,
+    TopicMessage,
 }
 ANY_MESSAGE = st.one_of(list(MESSAGES.values()))
 FRAMES = st.builds(Frame, NUMBERS, NUMBERS, st.one_of(st.none(), ANY_MESSAGE))

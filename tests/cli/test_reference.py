@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from shoal.client import bridge_file
 from shoal.experiments import scenario
 from shoal.overlays import registry
 from shoal.pipeline.sources import declaration
@@ -31,7 +32,10 @@ def test_the_pages_are_as_the_code_says() -> None:
     assert (found.returncode, found.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("page", [m.PAGE for m in (scenario, registry, declaration, network_file)])
+NAMED = [each.PAGE for each in (scenario, registry, declaration, network_file, bridge_file)]
+
+
+@pytest.mark.parametrize("page", NAMED)
 def test_errors_name_pages_that_are_there(page: str) -> None:
     assert (ROOT / page).is_file()
 

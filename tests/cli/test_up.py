@@ -320,7 +320,7 @@ def test_what_a_user_gets_wrong_is_said(tmp_path: Path, capsys: pytest.CaptureFi
         (("serve", str(path), "-b", "B1", "--log-level", "loud"), "use debug, info, warning or"),
         (("status", str(path)), "no broker has an admin address"),
         (("subscribe", "x >"), "expected"),
-        (("subscribe", "--broker", "a b"), "--broker: 'a b:1883' is not host:port"),
+        (("subscribe", "--broker", "a b"), "--broker: 'a b' is not host:port"),
         (("publish", "t", "p", "-a", "x"), "--attribute x: write NAME=VALUE"),
         (("publish", "t", "not json", "--json"), "--json: not json is not JSON: Expecting value"),
         (("up", "--data", str(path)), "storage.folder: "),

@@ -12,7 +12,7 @@ import pytest
 from shoal.client import Client, ClientError, Message
 from shoal.client import bridge as module
 from shoal.client.bridge import CARRIED_BY, Lane, Shares
-from shoal.client.bridge_file import RuleSection
+from shoal.client.bridge_file import RuleSection, parse_bridge
 from shoal.client.session import ClientSession, SessionError
 from shoal.client.subscription import Subscription
 from shoal.language import parse
@@ -20,6 +20,8 @@ from shoal.mqtt.codec.encoder import encode
 from shoal.mqtt.codec.packet_types import MQTT_5
 from shoal.mqtt.codec.packets import Connack, Connect, Publish
 from shoal.mqtt.codec.properties import Properties
+from tests.runtime.live import PATIENCE_S, on_asyncio, until
+from tests.runtime.test_broker_service import network, running
 
 RULE = RuleSection(topic="a/#", remove="a/", add="b/")
 
@@ -190,6 +192,62 @@ async def test_what_comes_to_two_rules_is_acknowledged_when_both_are_done(
     await found.settle()
     other_task.cancel()
     assert found.source.acknowledged == [1]
+
+
+HOSTILE = (
+    b"\xff" * 10_000,
+    encode(Connack(), MQTT_5) + b"\x30\xff\xff\xff\x7f" + b"x" * 100_000,
+    encode(Connack(), MQTT_5) + encode(Publish("a" * 60_000, b"", 1, packet_id=1), MQTT_5)[:-5],
+    b"",
+)
+
+
+@on_asyncio
+async def test_what_a_hostile_end_says_ends_its_connection_and_nothing_else() -> None:
+    said = list(HOSTILE)
+    async with (
+        asyncio.timeout(2 * PATIENCE_S),
+        running(network(), "B1") as (here,),
+        running(network(), "B1") as (there,),
+    ):
+        address = there.listening["mqtt"]
+
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            if said:
+                await reader.read(100)
+                writer.write(said.pop(0))
+                writer.write_eof()
+                return
+            up, down = await asyncio.open_connection(*address)
+            await asyncio.gather(carry(reader, down), carry(up, writer), return_exceptions=True)
+
+        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        data = {
+            "name": "b",
+            "here": {"address": str(here.listening["mqtt"])},
+            "there": {"address": f"127.0.0.1:{port}"},
+            "out": [{"topic": "a/#"}],
+        }
+        bridge = asyncio.create_task(module.run_bridge(parse_bridge(data, "bridge.toml")))
+        async with (
+            Client(str(here.listening["mqtt"])) as writer,
+            Client(str(address)) as reader,
+            reader.subscribe("a/#") as subscription,
+        ):
+            await until(lambda: here.door.clients.subscriptions.count == 1)
+            await writer.publish("a/x", b"m")
+            assert (await subscription.get()).payload == b"m"
+        assert not said
+        bridge.cancel()
+        await asyncio.gather(bridge, return_exceptions=True)
+        server.close()
+
+
+async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(10_000):
+        writer.write(data)
+    writer.close()
 
 
 def test_a_packet_that_is_too_long_ends_the_connection_before_it_is_read() -> None:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -106,5 +107,40 @@ def test_brokers_that_are_killed_while_links_are_exchanged(
             assert has_each_in_order(each, 600)
             if qos == 2:
                 assert len(each.payloads) == 600
+        goes_on(network)
+        wait_until(lambda: len(links(network)) == 4)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(1, 7))
+def test_brokers_that_are_killed_at_random_while_links_are_exchanged(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One after the other, at any step of an exchange; QoS 2 comes once, in order."""
+    random = Random(seed)
+    with (
+        restless(tmp_path, monkeypatch) as network,
+        network.client("B1", "one") as one,
+        network.client("B2", "two") as two,
+        network.client("B3", "three") as three,
+    ):
+        for each in (two, three):
+            each.subscribe("all", 2)
+        said = []
+        for _ in range(6):
+            wait_until(one.paho.is_connected)
+            goes_on(network)
+            for _ in range(100):
+                said.append(one.paho.publish("all", b"%d" % len(said), qos=2))
+            time.sleep(random.random() / 4)
+            name = random.choice(BROKERS)
+            network.kill(name)
+            network.start(name)
+            wait_until(lambda: all(network.status(each)["ready"] for each in BROKERS))
+        wait_until(lambda: all(each.is_published() for each in said))
+        wait_until(lambda: all(len({*each.payloads}) == len(said) for each in (two, three)))
+        for each in (two, three):
+            assert has_each_in_order(each, len(said))
+            assert len(each.payloads) == len(said)
         goes_on(network)
         wait_until(lambda: len(links(network)) == 4)

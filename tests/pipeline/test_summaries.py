@@ -39,7 +39,9 @@ LOAD = [
     ("B1", 10 * SECOND_US, 5, 7, 1, 1, 60_000, 30_000),
     ("B2", 15 * SECOND_US, 4, 8, 0, 2, 120_000, 30_000),
 ]
-SELECTIONS = [("P", "B1", 0, 100, 300, 400, 2, "B2", 9.0, 6.0, None, None, None)]
+SELECTIONS = [("P", "B1", 0, 100, 300, 400, 2, "B2", 9.0, 6.0, None, None, 40)]
+SUBSCRIBER_SELECTIONS = [("C1", "B2", 14_000_000, 10, 2, "B1", 1.0, 0.0, 9.0, 8.0, 80)]
+SUBSCRIBER_MOVES = [("C1", "S1", "B2", "B1", 14_000_000, 24_000_000)]
 MIGRATIONS = [("P", "B1", "B2", 1, 13 * SECOND_US, 13 * SECOND_US + 70_000)]
 
 RUN = {
@@ -50,6 +52,8 @@ RUN = {
     "load": LOAD,
     "selections": SELECTIONS,
     "migrations": MIGRATIONS,
+    "subscriber_selections": SUBSCRIBER_SELECTIONS,
+    "subscriber_moves": SUBSCRIBER_MOVES,
 }
 
 
@@ -67,7 +71,8 @@ def make_run(folder: Path, rows: dict[str, list[tuple[Any, ...]]]) -> Path:
 @pytest.fixture(scope="module")
 def summary(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     root = tmp_path_factory.mktemp("summary")
-    quiet = RUN | {"deliveries": [], "selections": [], "migrations": []}
+    moves = ("selections", "migrations", "subscriber_selections", "subscriber_moves")
+    quiet = RUN | {name: [] for name in ("deliveries", *moves)}
     folders = [make_run(root / "first", RUN), make_run(root / "silent", quiet)]
     truth = spark.createDataFrame(TRUTH_ROWS, TRUTH)
     write_summary(spark, folders, truth, root / "out", window_us=5 * SECOND_US)
@@ -112,6 +117,8 @@ def test_delays_hops_and_moves(summary: dict[str, Any]) -> None:
     assert (first["settled_delay_mean_us"], first["settled_hops_mean"]) == (40_000, 0)
     assert (first["migrations"], first["publisher_wait_mean_us"]) == (1, 70_000)
     assert first["selection_time_mean_us"] == 300
+    assert (first["subscriber_moves"], first["weight_mean"]) == (1, 60)
+    assert (silent["subscriber_moves"], silent["weight_mean"]) == (0, None)
     assert silent["delay_mean_us"] is None
     assert (silent["migrations"], silent["publisher_wait_mean_us"]) == (0, None)
     move = {"publisher": "P", "first_broker": "B1", "last_broker": "B2"}

@@ -122,6 +122,7 @@ def _summary_row(
         "hops_mean": 5.31 * delay_factor, "message_overhead": 0.0213 + 0.03 * bool(number),
         "publisher_wait_mean_us": 212_000.0 if number else None,
         "selection_time_mean_us": 1_312_000.0 if number else None, "migrations": migrations,
+        "subscriber_moves": 3 * number, "weight_mean": 62.5 if number else None,
     }  # fmt: skip
 
 
@@ -157,7 +158,7 @@ MIGRATIONS = {
 }  # fmt: skip
 _COUNTS = (
     "brokers", "publishers", "subscriptions", "publications", "expected", "delivered", "lost",
-    "duplicated", "phantom", "migrations",
+    "duplicated", "phantom", "migrations", "subscriber_moves",
 )  # fmt: skip
 SUMMARY_SCHEMAS: dict[str, dict[str, pa.DataType]] = {
     "runs": {

@@ -124,12 +124,12 @@ def test_lines_are_bounded_and_what_is_left_out_is_counted(
     row = lines(caplog, "publish refused")[-1]
     assert row["client"] == "o"
     assert len(row["where"]) < 300
-    assert int(row["left_out"]) == 9 * (1_000 - MOST_WAITING)
+    assert row["left_out"] == 9 * (1_000 - MOST_WAITING)
     time.now_us = 1_000_000
     notices.refuse("publish refused", ReasonCode.NOT_AUTHORIZED, flood, "a", "")
     log.write(notices)
     row = lines(caplog, "publish refused")[-1]
-    assert (row["client"], int(row["left_out"])) == ("f", 10 * MOST_WAITING - BURST)
+    assert (row["client"], row["left_out"]) == ("f", 10 * MOST_WAITING - BURST)
 
 
 def test_many_who_are_refused_have_one_bound(caplog: pytest.LogCaptureFixture) -> None:

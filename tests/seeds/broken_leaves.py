@@ -10,10 +10,13 @@ from shoal.overlays.shapes import check_tree
 from shoal.simulation.checkers import TimedSubscription
 from shoal.simulation.nodes import DETECTION_US
 from shoal.simulation.trace import Published
-from tests.seeds.random_network import SECOND_US, SETTLE_US, RandomNetwork
+from tests.seeds.random_exchanges import Links, is_tree
+from tests.seeds.random_network import END_US, SECOND_US, SETTLE_US, RandomNetwork
 from tests.seeds.trees import path
 
 LEAVES_US = 20 * SECOND_US
+# How often it looks which links there are.
+LOOK_US = SECOND_US // 10
 LENGTHS_US = (1, SECOND_US // 10, SECOND_US, 4 * SECOND_US)
 
 
@@ -27,13 +30,17 @@ class BrokenLeave(RandomNetwork):
         self.fault = ""
         self._parts: frozenset[str] = frozenset()
         self._until_us = 0
-        # The overlay just before: a system may have exchanged links by then.
-        self._overlay = self.links
-        self.world.queue.push(LEAVES_US - 1, self._look, None)
+        # The trees from just before on, each with its time: a system may exchange links.
+        self._trees: list[tuple[int, Links]] = []
+        for at_us in range(LEAVES_US - 1, END_US, LOOK_US):
+            self.world.queue.push(at_us, self._look, None)
         self.world.remove_broker(LEAVES_US, self.leaver)
 
     def _look(self, now_us: int, _: None) -> None:
-        self._overlay = self.world.links
+        links = frozenset(self.world.links)
+        is_new = not self._trees or self._trees[-1][1] != links
+        if is_new and is_tree(sorted(self.world.brokers), links):
+            self._trees.append((now_us, links))
 
     def _homes(self) -> list[str]:
         self.neighbours = {each: self._neighbours_of(each) for each in self.brokers}
@@ -61,12 +68,19 @@ class BrokenLeave(RandomNetwork):
         self._until_us = until_us + 4 * DETECTION_US
 
     def is_excused(self, published: Published, interest: TimedSubscription) -> bool:
-        """It went past those concerned, about then."""
-        if not LEAVES_US - SETTLE_US <= published.at_us <= self._until_us + SETTLE_US:
+        """It went past those concerned, about then, in one of the trees of that time."""
+        at_us = published.at_us
+        if not LEAVES_US - SETTLE_US <= at_us <= self._until_us + SETTLE_US:
             return False
         homes = {timed.subscription.id: home for timed, home in self.interests}
-        way = path(self._overlay, published.broker, homes[interest.subscription.id])
-        return not self._parts.isdisjoint(way)
+        ends = published.broker, homes[interest.subscription.id]
+        for place, (start_us, links) in enumerate(self._trees):
+            until_us = self._trees[place + 1][0] if place + 1 < len(self._trees) else END_US
+            if (place and start_us > at_us + SETTLE_US) or until_us < at_us - SETTLE_US:
+                continue
+            if not self._parts.isdisjoint(path(sorted(links), *ends)):
+                return True
+        return False
 
     def run(self, until_us: int | None = None) -> list[str]:
         # Who publishes while its broker comes back is refused, as with any crash.

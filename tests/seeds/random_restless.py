@@ -27,8 +27,10 @@ PATIENCE_S = 90.0
 class RandomRestless:
     """One seed's network; `run` gives what went wrong."""
 
-    def __init__(self, seed: int, *, kills: int = 12, most_at_once: int = 1) -> None:
-        """So many brokers are killed at once, at most."""
+    def __init__(
+        self, seed: int, *, kills: int = 12, most_at_once: int = 1, leaves: bool = False
+    ) -> None:
+        """So many brokers are killed at once, at most.  With `leaves` each of them has one more."""
         self.random = Random(f"restless/{seed}")
         self.kills = kills
         self.most_at_once = most_at_once
@@ -36,7 +38,11 @@ class RandomRestless:
         self.cables: dict[frozenset[str], Cable] = {}
         self.problems: list[str] = []
         self.longest_s = 0.0
-        self.clients = RestlessClients(sorted(NAMES), self.loop.now_us)
+        self.links = [("B1", "B2"), ("B2", "B3")]
+        if leaves:
+            self.links += [(name, f"L{name}") for name in sorted(NAMES)]
+        self.names = sorted({name for link in self.links for name in link})
+        self.clients = RestlessClients(self.names, self.loop.now_us)
         self.happened: list[str] = []
 
     def _cable(self, left: str, right: str) -> Cable:
@@ -60,7 +66,7 @@ class RandomRestless:
         return self.problems
 
     async def _play(self) -> None:
-        self.network = LiveNetwork([("B1", "B2"), ("B2", "B3")], SYSTEM.name, has_journals=True)
+        self.network = LiveNetwork(self.links, SYSTEM.name, has_journals=True)
         for name in self.network.names:
             await self._start(name)
         publishing = asyncio.create_task(self._publish())
@@ -69,7 +75,7 @@ class RandomRestless:
                 break
             await asyncio.sleep(self.random.uniform(0, 1.5))
             count = self.random.randint(1, self.most_at_once)
-            names = self.random.sample(sorted(NAMES), count)
+            names = self.random.sample(self.names, count)
             await asyncio.gather(*map(self._kill, names))
         else:
             await self._goes_on()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from shoal.client import bridge_file
 from shoal.experiments import scenario
 from shoal.overlays.registry import SYSTEMS
 from shoal.pipeline.sources import declaration
@@ -27,6 +28,7 @@ def pages() -> Mapping[str, str]:
         "scenario.md": _scenario(own),
         "systems.md": _systems(own),
         "source-declaration.md": _declaration(),
+        "bridge.md": _bridge(),
         "commands.md": command_page(),
         "metrics.md": metric_page(own),
     }
@@ -71,6 +73,10 @@ def _systems(systems: list[str]) -> list[str]:
         shown.places.setdefault(kind, f"#{name}")
         lines += ["", *section(kind, name, shown, f"`[{name}]`")]
     return lines
+
+
+def _bridge() -> list[str]:
+    return section(bridge_file.Bridge, "", Pages(), "A bridge's file", level=1)
 
 
 def _declaration() -> list[str]:

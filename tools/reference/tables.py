@@ -36,14 +36,17 @@ def section(
     lines = [f"{'#' * level} {title}", ""]
     prose = doc_of(kind).prose
     lines += [prose, ""] if prose else []
-    lines += table(kind, path, pages, without)
+    news: list[tuple[type, str, str]] = []
     for field in _struct(kind).fields:
         key = _join(path, field.encode_name)
         for inner in structs_in(field.type):
             if inner.cls not in pages.places:
-                pages.places[inner.cls] = f"#{_anchor(_name(inner, key, field.type))}"
                 name = _name(inner, key, field.type)
-                lines += ["", *section(inner.cls, key, pages, name)]
+                pages.places[inner.cls] = f"#{_anchor(name)}"
+                news.append((inner.cls, key, name))
+    lines += table(kind, path, pages, without)
+    for struct, key, name in news:
+        lines += ["", *section(struct, key, pages, name)]
     return lines
 
 
@@ -81,7 +84,7 @@ def value(kind: inspect.Type) -> str:
         case inspect.StrType():
             return "text"
         case inspect.LiteralType():
-            return ", ".join(f'`"{one}"`' for one in kind.values)
+            return ", ".join(f"`{_toml(one)}`" for one in kind.values)
         case inspect.EnumType():
             return ", ".join(f'`"{one.value}"`' for one in kind.cls)
         case inspect.StructType():
@@ -146,7 +149,7 @@ def _name(struct: inspect.StructType, path: str, kind: inspect.Type) -> str:
 def _link(struct: inspect.StructType, path: str, kind: inspect.Type, pages: Pages) -> str:
     name = _name(struct, path, kind)
     shown = f'`"{struct.tag}"`' if struct.tag_field == KIND else name
-    return f"[{shown}]({pages.places.get(struct.cls, '#' + _anchor(name))})"
+    return f"[{shown}]({pages.places[struct.cls]})"
 
 
 def _kind_of(value: msgspec.Struct) -> str:

@@ -25,6 +25,8 @@ from shoal.typed_toml import TomlError
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 DAY_S = 86_400
+# Where its keys are explained.
+PAGE = "docs/reference/bridge.md"
 
 
 class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -35,10 +37,12 @@ class EndSection(Section, frozen=True, kw_only=True):
     """One broker, and who the bridge is there.
 
     address        host:port, or mqtts://, ws://, wss:// before it
-    version        of MQTT: 5 or 3.1.1
+    version        of MQTT
+    username       as which user
     password_file  has the password in its first line
     authority      over TLS: who signed the broker's certificate, in PEM
-    certificate    over TLS: the bridge's own, and its `key`
+    certificate    over TLS: the bridge's own, where the broker wants one
+    key            over TLS: its private key
     server_name    over TLS: to whom the broker's certificate is made out, if not to the host
     """
 
@@ -116,9 +120,14 @@ class RuleSection(Section, frozen=True, kw_only=True):
 
 
 class Bridge(Section, frozen=True, kw_only=True, rename={"incoming": "in", "outgoing": "out"}):
-    """The whole file.
+    """A bridge between a shoal network (`here`) and any MQTT broker (`there`).
 
-    in, out               what comes from `there` to `here`, and what goes there
+    Files that it names are relative to its folder.
+
+    name                  one bridge of a name runs at a time
+    here, there           the two brokers, and who the bridge is there
+    in                    what is carried from `there` to `here`
+    out                   what is carried from `here` to `there`
     keep_s                how long either broker keeps what waits for the bridge
     window                messages that are on their way at once, in each direction
     maximum_packet_size   what the bridge takes, in bytes; a longer packet ends the connection
@@ -154,7 +163,7 @@ def load_bridge(path: Path) -> Bridge:
 
 def parse_bridge(data: dict[str, Any], label: str) -> Bridge:
     """The bridge in nested dictionaries; TomlError, as of `load_bridge`."""
-    bridge = typed_toml.convert(data, Bridge, label)
+    bridge = typed_toml.convert(data, Bridge, label, pages={"": PAGE})
     if not bridge.incoming and not bridge.outgoing:
         raise TomlError(f"{label}: out: nothing is carried; write [[out]] or [[in]] with a topic")
     if bridge.here.version == "3.1.1" and any(rule.where for rule in bridge.outgoing):

@@ -1,4 +1,13 @@
-"""Text to filters and back: SQL (`parse`, `format_filter`), PADRES, queries of topic filters."""
+"""Text to filters and back: SQL (`parse`, `format_filter`), PADRES, queries of topic filters.
+
+Decisions
+---------
+
+- **Ordering and NaN as in Spark SQL** (`model/values.py`). NaN equals NaN and is above every
+  number. It keeps Spark an exact judge, and makes every operator's complement an operator, so that
+  NOT disappears from normal forms without touching the unknown.
+- **String literals as in Spark SQL**, so that one text means one thing in both.
+"""
 
 from shoal.language.errors import FilterSyntaxError
 from shoal.language.query import may_have_query, parse_topic_query, read_plain_value

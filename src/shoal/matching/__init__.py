@@ -1,4 +1,22 @@
-"""Publications to the filters that match them; filters against filters."""
+"""Publications to the filters that match them; filters against filters.
+
+Decisions
+---------
+
+- **The index has two insides.** One publication at a time is looked up in plain Python
+  (`filed.py`), which is fastest where filters demand equalities. Where more than 1,000 would have
+  to be tested one by one (ranges only), a broker asks the compiled parts, for a whole batch at
+  once; what would be tested is counted, not tested. Batches of columns, and filters loaded from
+  arrays, go through immutable compiled parts (`parts.py`): packed trees of boxes, whose nodes are
+  tested 32 at once by vector instructions, and tables of equalities. Numba is imported when they
+  are first needed, and only by modules in `matching/compiled/kernels/`.
+- **A live index is levels of parts**, each at most half as large as the one before. Adding and
+  removing never compile: a batch does, and merges levels as arrays, because parts give their rows
+  back. When as many filters were removed as are left, all is made anew with only the values still
+  demanded.
+- **A broker asks for destinations.** A filter may carry one (`add(id, filter, destination)`);
+  `match_destinations` ends when every destination is known, `matches_any` when one match is.
+"""
 
 from shoal.matching.explain import Explanation, Verdict, explain
 from shoal.matching.index import MatchIndex

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 
 import msgspec
 
@@ -42,7 +42,7 @@ MODULES = {
 }
 
 
-class _Systems(Mapping[str, System]):
+class _Systems(MutableMapping[str, System]):
     """Systems by name, each loaded when it is asked for."""
 
     def __init__(self, modules: Mapping[str, str], further: Iterator[System]) -> None:
@@ -51,12 +51,22 @@ class _Systems(Mapping[str, System]):
         self._names = dict.fromkeys((*modules, *self._loaded))
 
     def __getitem__(self, name: str) -> System:
+        if name not in self._names:
+            raise KeyError(name)
         found = self._loaded.get(name)
         if found is None:
             module, _, attribute = self._modules[name].partition(":")
             found = getattr(importlib.import_module(module), attribute or "SYSTEM")
             self._loaded[name] = found
         return found
+
+    def __setitem__(self, name: str, system: System) -> None:
+        self._loaded[name] = system
+        self._names[name] = None
+
+    def __delitem__(self, name: str) -> None:
+        del self._names[name]
+        self._loaded.pop(name, None)
 
     def __contains__(self, name: object) -> bool:
         return name in self._names
@@ -74,7 +84,7 @@ def _further() -> Iterator[System]:
         yield importlib.import_module(module.strip()).SYSTEM
 
 
-SYSTEMS: Mapping[str, System] = _Systems(MODULES, _further())
+SYSTEMS: MutableMapping[str, System] = _Systems(MODULES, _further())
 
 
 def strategy_factory(

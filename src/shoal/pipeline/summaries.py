@@ -57,9 +57,20 @@ class Trace(NamedTuple):
     load: DataFrame
     selections: DataFrame
     migrations: DataFrame
+    subscriber_selections: DataFrame
+    subscriber_moves: DataFrame
 
 
-_READ = ("brokers", "publications", "deliveries", "load", "selections", "migrations")
+_READ = (
+    "brokers",
+    "publications",
+    "deliveries",
+    "load",
+    "selections",
+    "migrations",
+    "subscriber_selections",
+    "subscriber_moves",
+)
 
 
 def read_runs(folders: Sequence[Path]) -> dict[RunInfo, Path]:
@@ -153,7 +164,8 @@ def run_metrics(trace: Trace, truth: DataFrame) -> DataFrame:
     ]
     facts = trace.runs.select("run", "system", "brokers", "subscriptions")
     metrics = _side_by_side([facts, *parts])
-    return metrics.withColumn("migrations", F.coalesce("migrations", F.lit(0))).orderBy("run")
+    counts = ["migrations", "subscriber_moves"]
+    return metrics.fillna(0, counts).orderBy("run")
 
 
 def _side_by_side(parts: Sequence[DataFrame]) -> DataFrame:
@@ -242,7 +254,12 @@ def _move_metrics(trace: Trace) -> DataFrame:
     selections = trace.selections.groupBy("run").agg(
         F.avg(F.col("decided_us") - F.col("requested_us")).alias("selection_time_mean_us")
     )
-    return _side_by_side([waits, selections])
+    moves = trace.subscriber_moves.groupBy("run").agg(F.count("*").alias("subscriber_moves"))
+    chosen = [
+        each.select("run", "weight") for each in (trace.selections, trace.subscriber_selections)
+    ]
+    weights = chosen[0].union(chosen[1]).groupBy("run").agg(F.avg("weight").alias("weight_mean"))
+    return _side_by_side([waits, selections, moves, weights])
 
 
 def broker_metrics(trace: Trace) -> DataFrame:

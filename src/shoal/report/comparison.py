@@ -74,6 +74,11 @@ GROUPS: Sequence[tuple[str, Sequence[Metric]]] = (
         (
             Metric("Publisher moves", "migrations", figures.count, "",
                    "how often a publisher was moved to another broker", False),
+            Metric("Subscription moves", "subscriber_moves", figures.count, "",
+                   "how often a subscription was moved to another broker", False),
+            Metric("Weight at the knee, mean", "weight_mean", figures.quantity, "%",
+                   "the weight of load that was found where it is not chosen "
+                   "(priority = \"knee\"), over all decisions", False),
             Metric("Links exchanged", "exchanges", figures.count, "",
                    "how often brokers put one link in the place of another", False),
             Metric("Message overhead", "message_overhead", figures.percent, "",

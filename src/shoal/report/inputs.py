@@ -62,6 +62,8 @@ TABLES: Mapping[str, tuple[Column, ...]] = {
         Column("publisher_wait_mean_us", NUMBER, optional=True),
         Column("selection_time_mean_us", NUMBER, optional=True),
         Column("migrations", COUNT),
+        Column("subscriber_moves", COUNT),
+        Column("weight_mean", NUMBER, optional=True),
     ),
     "broker_loads": (
         Column("run", TEXT),

@@ -126,7 +126,8 @@ class Questions:
         }
 
     def _sessions(self) -> Iterator[Session]:
-        return iter(self._door.clients.sessions)
+        """Those that are here, and not only until they are elsewhere."""
+        return (each for each in self._door.clients.sessions if not each.is_departed)
 
 
 def _query(client: str, skip: int) -> str:

@@ -19,7 +19,7 @@ from shoal.broker.links.states import State
 from shoal.broker.messages import Carrier, Unsubscribe
 from shoal.broker.wire import WireError
 from tests.broker.links.memory_disk import Disk
-from tests.broker.links.test_session import CODEC, batch
+from tests.broker.links.test_session import CODEC, batch, keeping
 from tests.examples import examples
 
 LIMITS = LinkLimits(window_bytes=400, high_bytes=2_000, low_bytes=500, limit_bytes=100_000)
@@ -320,3 +320,19 @@ def test_what_is_on_disk_for_the_other_end_is_brought_before_the_link_ends() -> 
     assert other.got == [0]
     assert (one.heard[-1], other.heard[-1]) == (ENDED, ENDED)
     assert spool.is_empty
+
+
+def test_what_waits_at_the_gate_comes_back_when_the_link_is_to_end() -> None:
+    """B has started again; before it can take publications, A's broker wants no link to it."""
+    wire = keeping()
+    wire.publish(0, 1)
+    wire.go()
+    wire.come_back()
+    wire.publish(2)
+    a, b = wire.ends["A"], wire.ends["B"]
+    assert a.end() == []
+    assert wire.returned() == [0, 1, 2]
+    assert wire.settled == [0, 1, 2]
+    wire.go()
+    assert (a.state, b.state) == (State.GONE, State.GONE)
+    assert wire.got == [(0, False), (1, False)], "in its earlier life"

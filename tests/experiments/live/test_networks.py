@@ -8,15 +8,17 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import msgspec
 import pytest
 
 from shoal.broker.strategy import BrokerContext
 from shoal.experiments.live import networks
 from shoal.experiments.live.networks import running, scenario_network
+from shoal.experiments.live.replay import ReplayError, doors
 from shoal.experiments.run_files import read_workload
 from shoal.experiments.scenario import parse_scenario
 from shoal.overlays.publisher_relocation.grape.parameters import Parameters as GrapeParameters
-from shoal.runtime.network_file import dump_network, load_network, problems
+from shoal.runtime.network_file import Network, dump_network, load_network, problems
 from shoal.runtime.supervisor import StartError
 from tests.experiments.test_run_files import write_workload
 
@@ -79,3 +81,22 @@ def test_a_network_whose_ports_are_taken_is_tried_again_and_then_given_up(
     assert len(attempts) == 2
     log = next((tmp_path / "live").glob("*.log"))
     assert log.stat().st_size
+
+
+def test_clients_of_a_replay_take_the_listeners_that_their_options_ask_for(tmp_path: Path) -> None:
+    path = write_workload(tmp_path / "workload")
+    network = scenario_network(parse_scenario(scenario_of(path)))
+    workload = read_workload(path)
+
+    def listening(**keys: str) -> Network:
+        closed = dict.fromkeys(("mqtt", "mqtts", "websocket", "wss"), "")
+        brokers = [msgspec.structs.replace(each, **closed | keys) for each in network.brokers]
+        return msgspec.structs.replace(network, brokers=tuple(brokers))
+
+    a, b = "127.0.0.1:1", "127.0.0.1:2"
+    assert set(doors(workload, listening(mqtt=a, websocket=b)).values()) == {a}
+    assert set(doors(workload, listening(websocket=b)).values()) == {f"ws://{b}"}
+    secure = listening(mqtt=a, wss=b)
+    assert set(doors(workload, secure, is_over_tls=True).values()) == {f"wss://{b}"}
+    with pytest.raises(ReplayError, match=r"with an MQTT address \(mqtts or wss\)"):
+        doors(workload, listening(mqtt=a), is_over_tls=True)

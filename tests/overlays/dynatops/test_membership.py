@@ -20,7 +20,7 @@ from shoal.broker.machine import Broker
 from shoal.broker.messages import Message
 from shoal.overlays.dynatops.members.membership import GATHER
 from shoal.overlays.dynatops.members.view import Places, View, with_joiners
-from shoal.overlays.dynatops.messages import Greeting, JoinWanted, LinkLost, ViewSaid
+from shoal.overlays.dynatops.messages import Introduction, JoinWanted, LinkLost, ViewSaid
 from shoal.overlays.dynatops.parameters import Parameters
 from shoal.overlays.dynatops.protocol import Dynatops
 from shoal.overlays.dynatops.structures.chord import Chord
@@ -40,7 +40,7 @@ class Stage:
         self.heard(Started())
         for life, other in enumerate(self.others):
             self.heard(LinkChanged(other, LinkState.UP))
-            self.say(other, Greeting(life + 1, View(0, "", members)))
+            self.say(other, Introduction(life + 1, View(0, "", members)))
 
     @property
     def view(self) -> View:
@@ -110,7 +110,7 @@ def test_who_has_started_anew_and_is_back_stays() -> None:
     (again,) = stage.gathered()  # its greeting is on its way
     assert isinstance(again, SetTimer)
     assert stage.view.version == 0
-    stage.say("C", Greeting(77, View(0, "", MEMBERS)))
+    stage.say("C", Introduction(77, View(0, "", MEMBERS)))
     stage.gathered()
     assert (stage.view.members, stage.view.lives["C"]) == (MEMBERS, 77)
 
@@ -121,7 +121,7 @@ def test_who_was_given_up_comes_back_when_it_asks() -> None:
     stage.gathered()
     assert "C" not in stage.view.members
     stage.heard(LinkChanged("C", LinkState.UP))
-    stage.say("C", Greeting(77, View(0, "", MEMBERS)))
+    stage.say("C", Introduction(77, View(0, "", MEMBERS)))
     stage.say("C", JoinWanted("C", 77))
     stage.gathered()
     assert (stage.view.members, stage.view.lives["C"]) == (with_joiners("ABD", "C"), 77)

@@ -15,6 +15,9 @@ whatever the other end had not sent, or not heard to be settled, when it heard `
 | Rests, and something is left | nothing: that makes the other end rest no more |
 | Over | ended |
 
+What waits at the gate comes back at once to the broker that wants the end: the other end has begun
+anew, and will not be told any tables over this link.
+
 What a broker sends over a link that it has wanted to end, while its end rests, may find that the
 link has ended: then it comes back, as from a link that is given up.  Over may be lost with the
 connection: who said it is asked again by an end that still settles, and remembers the session for

@@ -229,6 +229,15 @@ class LinkOutbox:
         self._waiting += self._gated
         self._gated.clear()
 
+    def empty_gate(self) -> list[Frame]:
+        """The other end will take nothing more that waits there; what somebody waits for of it."""
+        frames = [frame for frame in self._gated if frame.custody is not None]
+        self.bytes -= sum(len(frame.data) for frame in self._gated)
+        self._gated.clear()
+        self.open_gate()
+        self._check_room()
+        return frames
+
     def reconnect(self) -> None:
         """What was in flight on a connection that is gone is to be written again."""
         self._waiting.extendleft(reversed(self._in_flight))

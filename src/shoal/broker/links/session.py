@@ -302,9 +302,16 @@ class LinkSession(LinkTraffic):
     # --- the end ------------------------------------------------------------------------------
 
     def end(self) -> list[LinkChanged]:
-        """End the link for good, once all that was sent over it is settled."""
+        """End the link for good, once all that was sent over it is settled.
+
+        What waits at the gate comes back (`returned`).
+        """
         self._ending.want()
-        return self._hear(Word.END)
+        changes = self._hear(Word.END)
+        if self._spool is None:
+            # The other end will not be told any tables now.
+            self._take_back(self._outbox.empty_gate())
+        return changes
 
     def vanish(self) -> list[LinkChanged]:
         """The other end says that the link has ended: it is not settled any more."""

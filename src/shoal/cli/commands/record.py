@@ -89,7 +89,7 @@ def record(
         broker, username, password, authority, certificate, key, server_name, version
     )
     network = read_network(network_file) if network_file is not None else None
-    recorder = Recorder(levels)
+    recorder = Recorder(levels, network.json if network is not None else "auto")
     try:
         asyncio.run(_record(connecting, topic or ["#"], seconds, count, qos, recorder))
     except KeyboardInterrupt:

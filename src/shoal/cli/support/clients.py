@@ -81,9 +81,9 @@ def read_connecting(
         endpoint = read_endpoint(broker)
     except ValueError as error:
         raise UserError(f"--broker: {error}") from error
-    tls = read_tls(authority, certificate, key, server_name)
-    if any((authority, certificate, server_name)) and not endpoint.is_over_tls:
+    if any((authority, certificate, key, server_name)) and not endpoint.is_over_tls:
         raise UserError(f"--broker {broker}: is not over TLS; write mqtts:// or wss:// before it")
+    tls = read_tls(authority, certificate, key, server_name)
     if version not in ("5", "3.1.1"):
         raise UserError(f"--mqtt {version}: is not 5 or 3.1.1")
     return Connecting(endpoint, username, password, tls, version)

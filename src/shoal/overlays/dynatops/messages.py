@@ -5,6 +5,8 @@ What is about topics belongs to a view, and goes along its ways; what is about v
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 
 from shoal.broker.messages import Carrier, Message
@@ -19,7 +21,7 @@ class MembersMessage(Message, frozen=True):
     """Base of what is said about views."""
 
 
-class Greeting(MembersMessage, frozen=True):
+class Introduction(MembersMessage, frozen=True):
     """When a link has come up: when the sender started, and the latest view it has heard of."""
 
     life: int
@@ -148,7 +150,7 @@ class Arrived(TopicMessage, frozen=True):
 
 
 MESSAGES: Vocabulary = (
-    Greeting,
+    Introduction,
     ViewSaid,
     JoinWanted,
     LeaveWanted,
@@ -160,3 +162,22 @@ MESSAGES: Vocabulary = (
     ToHomes,
     Arrived,
 )
+
+
+def named(message: TopicMessage | ToRoot | ToHomes) -> Iterator[BrokerId]:
+    """The brokers that a message of a view speaks of; all are its members."""
+    match message:
+        case ToRoot():
+            yield from (message.entry, message.root)
+        case ToHomes():
+            yield from (message.entry, *message.targets)
+        case Interest():
+            yield from (message.home, *message.targets)
+        case Known():
+            yield from (message.home, message.broker)
+        case Arrived():
+            yield from (message.entry, message.home)
+        case Counted():
+            yield message.manager
+            for topic in message.topics:
+                yield from topic.homes

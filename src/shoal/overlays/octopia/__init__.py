@@ -1,0 +1,35 @@
+"""OctopiA: brokers as a tree times a complete graph, with a way round what is congested.
+
+One invariant of OctopiA's copies
+---------------------------------
+
+Of a publication's clusters each is entered by one copy or carried as a bit by one
+(`overlays/octopia/ways.py`), so none comes twice and none goes round, whichever outputs are
+congested where. In a cluster a table belongs to its home and has a version, and says to which
+region its broker links up, always to a lower one: so any words in any order give everybody the same
+tables, and any links that are up are a tree. Whose parent has died links to the nearest living one
+above, by labels alone, and a host enters a cluster by the living broker nearest to the one that
+died. What was unsettled on a lost link comes back and goes another way; what has none yet is kept,
+unsettled, for 10 s (`keeping.py`), in its order, and then counts as settled: a broker that lives
+and that no way leads to for longer misses it. Quarters of that are counted, not the clock, so a
+pause of who keeps it is no end of its patience.
+
+A cluster that grows is one with brokers that are dead so far, and who comes later links up to who
+was there before: so nobody's way changes when a broker comes. When one goes, ways change, and
+nothing may be lost, doubled or overtaken: entries change behind a probe of all that went before
+(`sweeps.py`); in its cluster's tree one neighbour takes its place, and for all others the ways stay
+as they are (`departing.py`).
+
+Decisions
+---------
+
+- **A product grows broker by broker.** Rows have holes, which labels treat as dead brokers, and
+  everybody knows all places: words with versions that travel over any link (`roster.py`). What
+  would clash if two decided it (a place that is free, who goes next) the first broker that stays
+  decides. The other design was to add a region or a cluster in one step: its brokers are started
+  together, everybody holds still, and all turn to the new labels at once. There is one version of
+  labels at a time, and no hole; but all brokers pause for it, all of the new ones must be there, a
+  fault in the middle leaves two overlays, and one broker could not go. Its price is that a region
+  is only as strong as the brokers that it has, and that nobody leaves while that first broker is
+  away.
+"""

@@ -174,7 +174,7 @@ class SelfOrganising(BaseStrategy):
     def returned(
         self, neighbour: BrokerId, carrier: Carrier, now_us: int, out: list[Effect]
     ) -> None:
-        self.tree.returned(neighbour, carrier, now_us, out)
+        self.overlay.returned(neighbour, carrier, out)
 
     def leave(self, now_us: int, out: list[Effect]) -> None:
         self.tree.leave(now_us, out)

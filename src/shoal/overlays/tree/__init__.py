@@ -1,0 +1,39 @@
+"""Content-based routing on a tree; the baseline of the others.
+
+One invariant of the routing tables
+-----------------------------------
+
+A broker has forwarded a subscription to neighbour *n* exactly when the subscription did not come
+from *n* and overlaps an advertisement that did. Every operation (`follow`, `release` in
+`overlays/tree/propagation.py`) restores it; links keep order and every change is said explicitly,
+so the receiver's table mirrors the sender's. `overlays/tree/oracle.py` computes the same tables
+from the global picture and compares.
+
+With `covering = true` what it would have forwarded to *n* is what *n* wants, in a covering set of
+*n*'s own, and *n* is told what is kept there (`telling.py`). All else is as it was, as it changes
+only what is wanted; what comes to be told is said before what is taken back, so *n* never knows
+less than it needs. A row stands for 256 others at most, as many are said when it goes, and who
+cannot be placed within bounded work is told. Where tables turn without a word, rows that others
+covered go along, both ends of a new link know which of them the other has, and what covers what now
+is said behind that.
+
+Decisions
+---------
+
+- **A broker that leaves a tree is succeeded by one of its neighbours**, all in one pause. The other
+  design was a series of exchanges of links, one neighbour after the other, as where links are
+  exchanged for their costs: nothing new to prove, but a pause for each, and tables that turn at the
+  leaver only to be forgotten. Here the leaver, through which everything goes, knows what lies
+  behind whom, so a neighbour needs two words and no knowledge of the others. The third, to break
+  its links and let them find new ones, says all tables again and loses what is under way. The price
+  is a neighbour with many links where one with many leaves.
+- **Covering is at the link's edge.** A set for each neighbour stands between what it wants and what
+  it is told, so moves, exchanges and leaves go on as they did. The other design was one order of
+  all rows of a table, in which a row is forwarded if none above it is: filters are compared once,
+  not for each neighbour; but rows from the neighbour itself do not count for it, so each row needs
+  another one above it for each direction, and all of them change when a row turns. Merging (one row
+  for several whose union it is) is left out: such a row is nobody's, is said anew, all of it, with
+  each of its parts, and where tables turn without a word both ends must know rows by the same
+  names. Covering is off unless a file says otherwise: the papers' figures and all messages that are
+  predicted are without it.
+"""

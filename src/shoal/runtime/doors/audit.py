@@ -63,7 +63,7 @@ class Audit:
             bucket = self._bucket(notice, now_us)
             if not bucket.take(now_us) or not self._all.take(now_us):
                 continue
-            extra = {
+            extra: dict[str, str | int] = {
                 "client": _short(notice.who.client),
                 "user": _short(notice.who.user or ""),
                 "address": notice.who.address or "",
@@ -71,7 +71,7 @@ class Audit:
                 "why": _short(notice.why),
             }
             if left_out := bucket.left_out + self._all.left_out:
-                extra["left_out"] = str(left_out)
+                extra["left_out"] = left_out
                 bucket.left_out = self._all.left_out = 0
             level = logging.WARNING if notice.is_refusal else logging.INFO
             _log.log(level, notice.what, extra=extra)

@@ -1,0 +1,22 @@
+"""Sessions that go from one broker to another.
+
+Decisions
+---------
+
+- **A session moves by collecting on, and is given away last.** The broker a client has left sends a
+  copy of its session, keeps its own, and goes on collecting and sending on, until the new one says
+  that the copy is on its disk and that every broker knows its subscriptions; meanwhile the new one
+  keeps what arrives by itself, and then the two are joined by the publications' keys
+  (`mqtt/federation/roaming/giving.py`). The giver asks until it hears what became of the copy, so
+  whoever dies, and whatever is lost between them, one broker has all. A session has a name of its
+  own, when and where it began, so that an old copy is told from another session. None is asked when
+  a client comes back to the broker where it was; whom that broker owes its last word, as the
+  session was there meanwhile, is on its disk.
+- **Refused rather than begun anew.** While the broker that has a session is down its client is
+  refused elsewhere (0x88). To let it in with "no session present" would be true only by making it
+  so: the session, and what was acknowledged into it, would have to be thrown away when that broker
+  is back, or given to a client that was told it is gone. Clients try again by themselves, and one
+  that would rather begin anew says clean start. The price is that who lost a broker for good must
+  start it again, if with an empty disk. Without `[storage]` a broker that is down has no sessions,
+  and clients begin anew after 2 s.
+"""

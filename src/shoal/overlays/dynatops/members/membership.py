@@ -32,11 +32,11 @@ from shoal.broker.effects import (
     Send,
     SetTimer,
 )
-from shoal.broker.strategy import BrokerContext, unexpected
+from shoal.broker.strategy import BrokerContext, ProtocolError, unexpected
 from shoal.model import BrokerId
 from shoal.overlays.dynatops.members.view import Age, MakeStructure, Places, View, with_joiners
 from shoal.overlays.dynatops.messages import (
-    Greeting,
+    Introduction,
     JoinWanted,
     LeaveWanted,
     LinkLost,
@@ -121,7 +121,7 @@ class Membership:
             self._wait(now_us, out)
         for neighbour in self.linked:
             out.append(LinkReady(neighbour))
-            out.append(Send(neighbour, Greeting(self.life, self.latest)))
+            out.append(Send(neighbour, Introduction(self.life, self.latest)))
         self._open_links(out)
 
     def timer(self, name: str, now_us: int, out: list[Effect]) -> None:
@@ -146,7 +146,7 @@ class Membership:
             self._opened.add(neighbour)
             self.linked[neighbour] = None
             out.append(LinkReady(neighbour))
-            out.append(Send(neighbour, Greeting(self.life, self.latest)))
+            out.append(Send(neighbour, Introduction(self.life, self.latest)))
         elif state is LinkState.ENDED or not had_been_up:
             self._opened.discard(neighbour)
             self._joiners.pop(neighbour, None)
@@ -159,7 +159,7 @@ class Membership:
         self, neighbour: BrokerId, message: MembersMessage, now_us: int, out: list[Effect]
     ) -> None:
         match message:
-            case Greeting(life, view):
+            case Introduction(life, view):
                 self._greeted(neighbour, life, out)
                 self._hear(view, neighbour, now_us, out)
             case ViewSaid(view):
@@ -328,6 +328,8 @@ class Membership:
     def _hear(self, view: View | None, source: BrokerId, now_us: int, out: list[Effect]) -> None:
         if self.has_left:
             return
+        if view is not None and not view.is_sound:
+            raise ProtocolError(f"{source} knows of a view that cannot be")
         latest = self.latest
         if view is None or (latest is not None and view.age <= latest.age):
             if latest is not None and (view is None or view.age < latest.age):

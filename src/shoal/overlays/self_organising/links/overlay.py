@@ -35,7 +35,7 @@ from shoal.broker.effects import (
     Started,
     TimerKey,
 )
-from shoal.broker.messages import Message
+from shoal.broker.messages import Carrier, Message, PublicationBatch
 from shoal.broker.strategy import BrokerContext, ProtocolError
 from shoal.model import BrokerId
 from shoal.overlays.self_organising.exchanges import LinkExchange, Listener
@@ -121,6 +121,14 @@ class Overlay:
         elif not self._ring.receive(neighbour, message, now_us, out):
             self._routing.receive(neighbour, message, now_us, out)
         self.memory.say(out)
+
+    def returned(self, neighbour: BrokerId, carrier: Carrier, out: list[Effect]) -> None:
+        """What a link did not bring that went goes the way that there is now, if there is one.
+
+        Who has had it drops it; of a neighbour that is lost all count as gone.
+        """
+        if isinstance(carrier, PublicationBatch) and not self.memory.standing(neighbour).is_in:
+            self.tree.forward(carrier.publications, carrier.hops, neighbour, out)
 
     def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
         if key == TIMER:

@@ -391,11 +391,12 @@ class QuietRing:
         """Asks the other way round; the first gives up."""
         ring = self._ring
         assert ring is not None
-        heard = self._breaks.without(ring.neighbours)
-        if self._breaks.is_asked(ring, neighbour):
-            out += [Hold((*heard, neighbour)), Send(neighbour, Doubt(self._key))]
-            return
+        breaks = self._breaks
+        heard = [each for each in ring.neighbours if breaks.outcome(ring, each) is None]
         out.append(Hold(tuple(heard)))
+        if breaks.is_asked(ring, neighbour):
+            out.append(Send(neighbour, Doubt(self._key)))
+            return
         self._ask(ring.across(neighbour), f"{self._broker} has lost {neighbour}", now_us, out)
 
     def _ask_on(self, neighbour: BrokerId, doubt: Doubt, now_us: int, out: list[Effect]) -> None:

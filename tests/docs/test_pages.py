@@ -1,0 +1,145 @@
+"""Every example of the front page and of `docs/` runs, as it stands there.
+
+What takes minutes, or stops what it was started for, is in `ONLY_OPTIONS`: there the options are
+checked and the reason is said.  What needs Spark is read in `test_spark_pages.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+import pytest
+from pyarrow import csv
+from pyarrow import parquet as pq
+
+from shoal.client.bridge_file import parse_bridge
+from shoal.overlays.registry import SYSTEMS
+from shoal.runtime.network_file import parse_network
+from tests.docs.blocks import PAGES, ROOT, Block, blocks
+from tests.docs.reader import Networks, reading
+
+# Read by `test_spark_pages.py`.
+SPARK_PAGES = ("docs/own-data.md", "docs/spark.md")
+# Commands that begin so are not run, by page, and why.
+ONLY_OPTIONS = {
+    "docs/evaluations.md": {"shoal reproduce": "minutes to hours"},
+    "docs/systems.md": {"shoal up": "twelve processes; tests/contract has its overlay"},
+    "docs/own-data.md": {
+        "shoal record": "an hour at a broker that is not there",
+        "shoal workload home": "made of that hour",
+        "shoal up": "tests/cli/test_replay.py does that to a workload",
+        "shoal replay": "the same",
+        "shoal report work/baseline work/load --replay": "the same",
+    },
+    "docs/operations.md": {
+        "shoal move": "for a client that follows; tests/live/test_moved_clients.py",
+        "shoal why": "of a client that is connected; tests/cli/test_why.py",
+        "shoal subscribe": "at a broker with a certificate; tests/client/test_endpoints.py",
+    },
+}
+# Another shell, and what is this test itself.
+ELSEWHERE = ("make", "export", ".venv/bin/pytest", "pytest")
+
+# What `make docs` writes.
+MADE = [str(page.relative_to(ROOT)) for page in (ROOT / "docs/reference").glob("*.md")]
+HERE = {str(page.relative_to(ROOT)): list(blocks(page)) for page in PAGES}
+
+
+@pytest.fixture(scope="module")
+def networks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Networks]:
+    networks = Networks(tmp_path_factory.mktemp("networks"))
+    yield networks
+    networks.stop()
+
+
+def make_files(folder: Path) -> None:
+    """What a page takes for given."""
+    (folder / "rtt.csv").write_text("from,to,ms\nB1,B2,3\nB1,B3,5\nB2,B3,9\n")
+    (folder / "rates.csv").write_text("from,to,per_second\nB1,B2,3\n")
+    (folder / "users.csv").write_text("user,broker,topic\nu1,B1,a\nu2,B2,a\nu3,B3,b\n")
+    (folder / "brokers.csv").write_text("broker\nB1\nB2\nB3\nB4\n")
+    (folder / "topics.csv").write_text("topic,per_second\na,3\nb,1\n")
+    filters = pa.table({"id": ["late"], "filter": ["dep_delay > 30"]})
+    pq.write_table(filters, folder / "subscriptions.parquet")
+    events = pa.table({"id": ["p1", "p2"], "dep_delay": [45, 2]})
+    pq.write_table(events, folder / "events.parquet")
+    csv.write_csv(events, folder / "events.csv")
+
+
+@pytest.mark.parametrize("page", [page for page in HERE if page not in SPARK_PAGES])
+def test_every_example_of_a_page_runs(
+    page: str, tmp_path: Path, networks: Networks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHOAL_PASSWORD", "not asked for at a terminal")
+    make_files(tmp_path)
+    with reading(tmp_path, networks) as reader:
+        for block in HERE[page]:
+            reader.read(without_make(block), ONLY_OPTIONS.get(page, {}))
+
+
+def without_make(block: Block) -> Block:
+    """Without what `test_make_and_paths` looks at."""
+    kept = [line for line in block.text.splitlines(keepends=True) if not line.startswith(ELSEWHERE)]
+    return block._replace(text="".join(kept))
+
+
+@pytest.mark.parametrize("page", HERE)
+def test_make_and_paths(page: str) -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    text = (ROOT / page).read_text()
+    for target in re.findall(r"(?:^|`)make ([a-z-]+)", text, re.MULTILINE):
+        assert target in targets, f"{page}: make {target}"
+    for path in re.findall(r"^\S*pytest .*?(tests/\S+)", text, re.MULTILINE):
+        assert (ROOT / path).exists(), f"{page}: {path}"
+
+
+@pytest.mark.parametrize("page", HERE)
+def test_toml_that_is_no_file_is_a_bridge_or_part_of_a_network_file(page: str) -> None:
+    base = {
+        "name": "n",
+        "brokers": [
+            {"name": name, "peers": f"127.0.0.1:{7000 + n}"} for n, name in enumerate("AB")
+        ],
+    }
+    for block in HERE[page]:
+        if block.language == "toml" and not block.file:
+            table = msgspec.toml.decode(block.text)
+            if "there" in table:
+                assert parse_bridge(table, block.place).outgoing
+                continue
+            found = parse_network({**base, **table}, block.place)
+            assert set(table) & {*SYSTEMS, *found.__struct_fields__} == set(table)
+
+
+def test_what_is_not_run_is_there() -> None:
+    for page, unrun in ONLY_OPTIONS.items():
+        texts = [each.text for block in HERE[page] for each in block.commands]
+        for start in unrun:
+            assert any(text.startswith(start) for text in texts), f"{page}: {start}"
+
+
+@pytest.mark.parametrize("page", [*HERE, *MADE])
+def test_links_lead_somewhere(page: str) -> None:
+    path = ROOT / page
+    for target in re.findall(r"\]\(([^)\s]+)\)", path.read_text(encoding="utf-8")):
+        if target.startswith("http"):
+            continue
+        file, _, anchor = target.partition("#")
+        found = (path.parent / file).resolve() if file else path
+        assert found.exists(), f"{page}: {target}"
+        if anchor:
+            titles = re.findall(r"^#+ (.*)$", found.read_text(encoding="utf-8"), re.MULTILINE)
+            assert anchor in map(slug, titles), f"{page}: {target}"
+
+
+def slug(title: str) -> str:
+    """What a heading is linked by on GitHub."""
+    return re.sub(r"[^\w\- ]", "", title.strip().lower()).replace(" ", "-")
+
+
+def test_the_front_page_is_one_page() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150

@@ -1,0 +1,71 @@
+"""Strategies for all that brokers of a ring say, sense or nonsense."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from shoal.broker.messages import Message
+from shoal.overlays.dynatops.members.view import View
+from shoal.overlays.dynatops.messages import (
+    Arrived,
+    Counted,
+    Interest,
+    Introduction,
+    JoinWanted,
+    Known,
+    LeaveWanted,
+    LinkLost,
+    Row,
+    ToHomes,
+    TopicCount,
+    ToRoot,
+    ViewSaid,
+)
+
+NUMBERS = st.one_of(st.integers(-2, 5), st.sampled_from([2**40, 2**63 - 1, -(2**63)]))
+
+
+def ring_messages(
+    brokers: Any, clients: Any, filters: Any, routed: Any
+) -> dict[type[Message], st.SearchStrategy[Message]]:
+    # Of the first view, of those that are made of it, and of none.
+    ages = st.one_of(st.just((0, "")), st.tuples(NUMBERS, brokers))
+    some = st.lists(brokers, max_size=4).map(tuple)
+    views = st.builds(
+        View,
+        NUMBERS,
+        brokers,
+        some,
+        st.dictionaries(brokers, NUMBERS, max_size=3),
+    )
+    rows = st.lists(st.builds(Row, NUMBERS, filters), max_size=3).map(tuple)
+    numbers = st.lists(NUMBERS, max_size=3).map(tuple)
+    publications = st.lists(routed, max_size=3).map(tuple)
+    counts = st.lists(
+        st.builds(TopicCount, st.sampled_from(["t", ""]), NUMBERS, some), max_size=3
+    ).map(tuple)
+    yes = st.booleans()
+    return {
+        Introduction: st.builds(Introduction, NUMBERS, st.one_of(st.none(), views)),
+        ViewSaid: st.builds(ViewSaid, views),
+        JoinWanted: st.builds(JoinWanted, brokers, NUMBERS),
+        LeaveWanted: st.builds(LeaveWanted),
+        LinkLost: st.builds(LinkLost, ages, brokers, yes),
+        Interest: st.builds(Interest, ages, brokers, some, NUMBERS, rows, numbers, yes, yes),
+        Known: st.builds(Known, ages, brokers, brokers, NUMBERS),
+        Counted: st.builds(Counted, ages, brokers, counts),
+        ToRoot: st.builds(ToRoot, publications, ages, brokers, NUMBERS, brokers, NUMBERS, yes),
+        ToHomes: st.builds(
+            ToHomes, publications, ages, brokers, NUMBERS, some, NUMBERS, NUMBERS, yes
+        ),
+        Arrived: st.builds(
+            Arrived,
+            ages,
+            brokers,
+            brokers,
+            NUMBERS,
+            st.lists(st.tuples(clients, NUMBERS), max_size=3).map(tuple),
+        ),
+    }
