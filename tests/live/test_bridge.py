@@ -213,10 +213,10 @@ out = [{topic = "both/#"}]
 """
 
 
-@pytest.mark.parametrize("bridged", [OTHERS[0].values[0], "mosquitto"], indirect=True)
+@pytest.mark.parametrize(
+    "bridged", ["shoal", pytest.param("mosquitto", marks=needs_mosquitto)], indirect=True
+)
 def test_what_was_carried_does_not_come_back(bridged: Bridged) -> None:
-    if isinstance(bridged.other, Mosquitto) and MOSQUITTO is None:
-        pytest.skip("mosquitto is not installed")
     bridged.start(BOTH_WAYS, "5")
 
     async def run() -> None:

@@ -117,10 +117,11 @@ def test_clients_of_three_libraries_are_moved_while_a_broker_is_killed(
         asyncio.run(journeys(network, count, rounds, kills=True))
 
 
-def test_a_broker_is_drained_of_clients_of_three_libraries(tmp_path: Path) -> None:
+@pytest.mark.parametrize("count", [15, pytest.param(150, marks=pytest.mark.soak)])
+def test_a_broker_is_drained_of_clients_of_three_libraries(tmp_path: Path, count: int) -> None:
     async def drain(network: Processes) -> None:
         clients: list[Mover] = [
-            LIBRARIES[number % 3](f"c{number}", servers(network, 0)) for number in range(15)
+            LIBRARIES[number % 3](f"c{number}", servers(network, 0)) for number in range(count)
         ]
         sent: list[bytes] = []
         is_over = asyncio.Event()
@@ -134,7 +135,7 @@ def test_a_broker_is_drained_of_clients_of_three_libraries(tmp_path: Path) -> No
             await until(lambda: all(each.is_subscribed for each in clients))
             publishing = asyncio.create_task(publish(publisher, sent, is_over))
             assert await ask(network, "B1", "drain") == ""
-            async with asyncio.timeout(2 * PATIENCE_S):
+            async with asyncio.timeout(2 * PATIENCE_S + count / 5):
                 while (await get_json(admin, "/status"))["mqtt"]["sessions"]:
                     await asyncio.sleep(0.1)
             is_over.set()

@@ -31,6 +31,12 @@ POP = {"system": "pop", "pop": {"threshold": 100, "least_gain_percent": 2}}
         (POP, 84, False, "Publishers publish at most 84 times; pop.threshold needs 100: nobody c"),
         (GRAPE, 100, True, "grape decided, and moving never promised enough (grape.least_gain_per"),
         (GRAPE, 100, False, "grape decided nothing."),
+        (
+            {"system": "grape", "grape": GRAPE["grape"] | {"moves": "subscribers"}},
+            100,
+            False,
+            "grape moves subscribers (grape.moves).",
+        ),
         ({"system": "tree", "grape": GRAPE["grape"]}, 5, False, "tree moves no publishers."),
     ],
 )

@@ -31,6 +31,8 @@ def why_nobody_moved(
     if too_few := _too_few(scenario, checks):
         text = too_few[0]
         return f"{text[0].upper()}{text[1:]}."
+    if scenario.get(system, {}).get("moves") == "subscribers":
+        return f"{system} moves subscribers ({system}.moves)."
     if has_decided:
         least = scenario[system].get("least_gain_percent")
         margin = "" if least is None else f" ({system}.least_gain_percent: {least})"

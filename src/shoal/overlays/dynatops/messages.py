@@ -5,6 +5,8 @@ What is about topics belongs to a view, and goes along its ways; what is about v
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 
 from shoal.broker.messages import Carrier, Message
@@ -160,3 +162,22 @@ MESSAGES: Vocabulary = (
     ToHomes,
     Arrived,
 )
+
+
+def named(message: TopicMessage | ToRoot | ToHomes) -> Iterator[BrokerId]:
+    """The brokers that a message of a view speaks of; all are its members."""
+    match message:
+        case ToRoot():
+            yield from (message.entry, message.root)
+        case ToHomes():
+            yield from (message.entry, *message.targets)
+        case Interest():
+            yield from (message.home, *message.targets)
+        case Known():
+            yield from (message.home, message.broker)
+        case Arrived():
+            yield from (message.entry, message.home)
+        case Counted():
+            yield message.manager
+            for topic in message.topics:
+                yield from topic.homes

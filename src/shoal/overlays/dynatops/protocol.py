@@ -17,6 +17,7 @@ Source: Zhao, Kim and Venkatasubramanian, DYNATOPS, section 3.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sized
+from contextlib import suppress
 
 from shoal.broker.custody import marked
 from shoal.broker.effects import Effect, LinkState, SetTimer, Started, TimerKey
@@ -35,6 +36,7 @@ from shoal.overlays.dynatops.messages import (
     ToHomes,
     TopicMessage,
     ToRoot,
+    named,
 )
 from shoal.overlays.dynatops.parameters import Order, Parameters
 from shoal.overlays.dynatops.reconfiguration.counting import Counting
@@ -155,6 +157,9 @@ class Dynatops(BaseStrategy):
     # --- what is said in a view ---------------------------------------------------------------
 
     def _take(self, message: OfView, out: list[Effect]) -> None:
+        for broker in named(message):
+            if broker != self.broker and broker not in self.membership.others:
+                raise ProtocolError(f"{broker} is not in the view")
         match message:
             case ToHomes():
                 self.routing.to_homes(message, out)
@@ -175,6 +180,8 @@ class Dynatops(BaseStrategy):
                 raise unexpected(message, "a neighbour")
 
     def _hear_interest(self, message: Interest, out: list[Effect]) -> None:
+        if message.home == self.broker:
+            raise ProtocolError("others do not say what is wanted here")
         others = tuple(each for each in message.targets if each != self.broker)
         if len(others) < len(message.targets):
             known = self.interests.hear(message)
@@ -231,7 +238,8 @@ class Dynatops(BaseStrategy):
         self.interests.begin(out)
         self.outbox.begin(_again, out)
         for message in early:
-            self._take(message, out)
+            with suppress(ProtocolError):  # who sent it knows no better
+                self._take(message, out)
 
     def _is_free(self) -> bool:
         return not (len(self.outbox) or len(self.interests) or self.clients.advertisements)

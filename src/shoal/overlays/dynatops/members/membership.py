@@ -32,7 +32,7 @@ from shoal.broker.effects import (
     Send,
     SetTimer,
 )
-from shoal.broker.strategy import BrokerContext, unexpected
+from shoal.broker.strategy import BrokerContext, ProtocolError, unexpected
 from shoal.model import BrokerId
 from shoal.overlays.dynatops.members.view import Age, MakeStructure, Places, View, with_joiners
 from shoal.overlays.dynatops.messages import (
@@ -328,6 +328,8 @@ class Membership:
     def _hear(self, view: View | None, source: BrokerId, now_us: int, out: list[Effect]) -> None:
         if self.has_left:
             return
+        if view is not None and not view.is_sound:
+            raise ProtocolError(f"{source} knows of a view that cannot be")
         latest = self.latest
         if view is None or (latest is not None and view.age <= latest.age):
             if latest is not None and (view is None or view.age < latest.age):

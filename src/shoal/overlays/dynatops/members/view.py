@@ -20,6 +20,9 @@ from shoal.model import BrokerId
 from shoal.overlays.dynatops.parameters import place_of
 from shoal.overlays.dynatops.structures.structure import Structure
 
+# More views than there will ever be; what is counted further still fits into a message.
+MAX_VERSION = 2**53
+
 # Which of two views is later; no two have the same.
 Age = tuple[int, BrokerId]
 MakeStructure = Callable[[int], Structure]
@@ -36,6 +39,15 @@ class View(msgspec.Struct, frozen=True):
     @property
     def age(self) -> Age:
         return self.version, self.maker
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether it has members, each at one position, and started when it says of whom."""
+        return (
+            0 < len(self.members) == len(set(self.members))
+            and 0 <= self.version < MAX_VERSION
+            and self.lives.keys() <= set(self.members)
+        )
 
 
 def with_joiners(members: Iterable[BrokerId], joiners: Iterable[BrokerId]) -> tuple[BrokerId, ...]:
