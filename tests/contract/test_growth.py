@@ -40,7 +40,8 @@ async def publish(client: Client, first: int, count: int) -> None:
         await client.publish("a", b"%d" % number, qos=1)
 
 
-# One of each shape; whose brokers find each other by themselves have roles (`test_leaving`).
+# One of each shape; of those whose brokers find each other by themselves one without roles, as
+# those are in `test_leaving`.
 GROWING = {
     system.shape.name: name
     for name, system in reversed([*SYSTEMS.items()])
@@ -48,7 +49,7 @@ GROWING = {
 }
 
 
-@pytest.mark.parametrize("system", GROWING.values())
+@pytest.mark.parametrize("system", [*GROWING.values(), "dynatops"])
 @on_asyncio
 async def test_a_broker_joins_and_leaves_with_its_sessions(system: str, tmp_path: Path) -> None:
     network = network_of(system, tmp_path)

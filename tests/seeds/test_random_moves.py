@@ -6,13 +6,18 @@ A few seeds here, 300 by `make soak`; SHOAL_SEEDS="7" or "0-99" replays chosen o
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
+import msgspec
 import pytest
 
 from shoal.clients.subscriber import Subscriber
+from shoal.overlays.dynatops.records import PlacementRecord
 from shoal.overlays.publisher_relocation.grape.parameters import Moves
+from tests.seeds import random_network
 from tests.seeds.random_moves import RandomMoves
 from tests.seeds.test_random_networks import CHOSEN, _seeds
+from tests.systems import drawn
 
 QUICK = range(5)
 SOAK = range(300)
@@ -40,6 +45,22 @@ def _run(
 @SYSTEMS
 def test_clients_move(system: str) -> None:
     _run(QUICK, system)
+
+
+def test_users_are_placed_while_clients_move(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Brokers of a ring send users to where others want the same, and change places themselves."""
+
+    def placing(*given: Any) -> Any:
+        options = {"cluster": 4, "update_us": 2_000_000, "load_weight": 0.5}
+        return msgspec.structs.replace(drawn(*given), **options)
+
+    monkeypatch.setattr(random_network, "drawn", placing)
+    placed = 0
+    for seed in (0, 2, 6):
+        network = RandomMoves(seed, system="dynatops")
+        assert network.run() == []
+        placed += sum(isinstance(row, PlacementRecord) for row in network.world.trace.records)
+    assert placed > 5
 
 
 @pytest.mark.parametrize("system", ["tree", "grape"])

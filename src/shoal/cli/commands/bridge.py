@@ -16,8 +16,8 @@ def bridge(
 ) -> None:
     """Carry messages between a shoal network and any other MQTT broker, until it is stopped.
 
-    The file names the two brokers and, by [[in]] and [[out]], which topics are carried.  What
-    waits is kept by the brokers: the bridge may be stopped, killed and started again.
+    The file names the two brokers and, in its tables `in` and `out`, which topics are carried.
+    What waits is kept by the brokers: the bridge may be stopped, killed and started again.
     """
     from shoal.client.bridge import run_bridge
     from shoal.client.bridge_file import load_bridge

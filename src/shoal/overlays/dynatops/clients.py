@@ -25,6 +25,7 @@ from shoal.model import (
 )
 from shoal.overlays.dynatops.topics.interests import Interests
 from shoal.overlays.dynatops.topics.outbox import Outbox
+from shoal.overlays.dynatops.users.placing import Placing
 from shoal.overlays.publishers import LocalPublishers
 from shoal.overlays.requests import check_advertisement, check_subscription
 
@@ -32,15 +33,20 @@ from shoal.overlays.requests import check_advertisement, check_subscription
 class Clients:
     """At one broker."""
 
-    def __init__(self, broker: BrokerId, interests: Interests, outbox: Outbox) -> None:
+    def __init__(
+        self, broker: BrokerId, interests: Interests, outbox: Outbox, placing: Placing | None
+    ) -> None:
         self._publishers = LocalPublishers(broker)
         self._interests = interests
         self._outbox = outbox
+        self._placing = placing
+        self._now_us = 0
         self._index = MatchIndex()
         self.advertisements: dict[AdvertisementId, Advertisement] = {}
         self.subscriptions: dict[SubscriptionId, Subscription] = {}
 
-    def request(self, client: ClientId, request: Message, out: list[Effect]) -> None:
+    def request(self, client: ClientId, request: Message, now_us: int, out: list[Effect]) -> None:
+        self._now_us = now_us
         match request:
             case Publish(publications):
                 self._outbox.publish(self._publishers.accept(client, publications, out), out)
@@ -73,11 +79,15 @@ class Clients:
             self._unsubscribe(known.id, out)
         self.subscriptions[subscription.id] = subscription
         self._index.add(subscription.id, subscription.filter)
+        if self._placing is not None:
+            self._placing.add(client, subscription.filter, self._now_us, out)
 
     def _unsubscribe(self, id: SubscriptionId, out: list[Effect]) -> None:
         subscription = self.subscriptions.pop(id)
         self._index.remove(id)
         self._interests.remove(subscription.filter, out)
+        if self._placing is not None:
+            self._placing.remove(subscription.client, subscription.filter, self._now_us, out)
 
     def _goodbye(self, client: ClientId, out: list[Effect]) -> None:
         self._publishers.detach(client)

@@ -111,6 +111,15 @@ class Counted(TopicMessage, frozen=True):
     topics: tuple[TopicCount, ...]
 
 
+class Summary(TopicMessage, frozen=True):
+    """To another broker of the cluster: the topics that a broker's users want; how many, in all."""
+
+    broker: BrokerId
+    target: BrokerId
+    topics: tuple[str, ...]
+    subscriptions: int
+
+
 # --- publications -----------------------------------------------------------------------------
 
 
@@ -158,6 +167,7 @@ MESSAGES: Vocabulary = (
     Interest,
     Known,
     Counted,
+    Summary,
     ToRoot,
     ToHomes,
     Arrived,

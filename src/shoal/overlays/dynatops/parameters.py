@@ -17,6 +17,11 @@ import msgspec
 from shoal.model import BrokerId
 from shoal.overlays.dynatops.structures.structure import hash_of
 
+_NOT_NEGATIVE = (
+    "reconfigure_us", "delay_weight", "threshold_percent", "price_percent", "cluster",
+    "load_weight", "least_gain_percent",
+)  # fmt: skip
+
 
 class Order(enum.Enum):
     """Whose publications reach each subscriber in their order."""
@@ -28,23 +33,30 @@ class Order(enum.Enum):
 class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Parameters of topic trees on a structured overlay; ValueError names what is out of bounds.
 
-    brokers            who stands at which position at first, in the order of positions; those of a
-                       network that names none stand by the hash of their names
-    topic              the attribute whose text is a publication's topic; MQTT's by default
-    order              publisher: all that one publishes keeps its order, so what goes over another
-                       root waits until all before it has arrived; topic: what it publishes to one
-                       topic does, and nothing waits for other topics
-    keys               a filter that names more topics than this is one for any topic (ours)
-    gather_us          who comes, goes and is lost within this changes the ring together (ours)
-    patience_us        who has not been there since this broker started is waited for so long
-                       (ours)
-    reconfigure_us     T_free, after which it is looked whether brokers should change places (5.1;
-                       the paper has 10 h); 0: they stay where they are
-    delay_weight       w_d, how much a hop to a broker that wants a topic weighs beside a relay (5)
-    rate_percent       alpha, how much of the expected rate is the last one (Eq. 8): 30
-    threshold_percent  beta: nothing is computed unless so much of the highest price is at stake
-                       (5.1): 10
-    price_percent      how much of its price a change has to save (ours): 100
+    brokers             who stands at which position at first, in the order of positions; those of
+                        a network that names none stand by the hash of their names
+    topic               the attribute whose text is a publication's topic; MQTT's by default
+    order               publisher: all that one publishes keeps its order, so what goes over
+                        another root waits until all before it has arrived; topic: what it
+                        publishes to one topic does, and nothing waits for other topics
+    keys                a filter that names more topics than this is one for any topic (ours)
+    gather_us           who comes, goes and is lost within this changes the ring together (ours)
+    patience_us         who has not been there since this broker started is waited for so long
+                        (ours)
+    reconfigure_us      T_free, after which it is looked whether brokers should change places (5.1;
+                        the paper has 10 h); 0: they stay where they are
+    delay_weight        w_d, how much a hop to a broker that wants a topic weighs beside a relay
+                        (5)
+    rate_percent        alpha, how much of the expected rate is the last one (Eq. 8): 30
+    threshold_percent   beta: nothing is computed unless so much of the highest price is at stake
+                        (5.1): 10
+    price_percent       how much of its price a change has to save (ours): 100
+    cluster             so many brokers, by name, see each other's users, and send theirs to where
+                        others want the same (4; the paper has 10); 0: users stay where they are
+    load_weight         w_l, how much a broker's share of the load weighs against that (4)
+    least_gain_percent  by how much similarity less load must be higher there (ours)
+    update_us           T_update, how often brokers tell each other what users want, if that has
+                        changed (4; the paper has no figure): 10 s
     """
 
     brokers: tuple[BrokerId, ...] = ()
@@ -58,16 +70,20 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     rate_percent: int = 30
     threshold_percent: int = 10
     price_percent: int = 100
+    cluster: int = 0
+    load_weight: float = 1.0
+    least_gain_percent: int = 5
+    update_us: int = 10_000_000
 
     def __post_init__(self) -> None:
         if len(set(self.brokers)) < len(self.brokers):
             raise ValueError(f"brokers: {list(self.brokers)} has a broker twice")
         if not self.topic:
             raise ValueError("topic: an attribute has a name")
-        for name in ("keys", "gather_us", "patience_us"):
+        for name in ("keys", "gather_us", "patience_us", "update_us"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}: {getattr(self, name)} is not at least 1")
-        for name in ("reconfigure_us", "delay_weight", "threshold_percent", "price_percent"):
+        for name in _NOT_NEGATIVE:
             if getattr(self, name) < 0:
                 raise ValueError(f"{name}: {getattr(self, name)} is negative")
         if not 0 < self.rate_percent <= 100:

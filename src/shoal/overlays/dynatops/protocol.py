@@ -33,6 +33,7 @@ from shoal.overlays.dynatops.messages import (
     Interest,
     Known,
     MembersMessage,
+    Summary,
     ToHomes,
     TopicMessage,
     ToRoot,
@@ -45,6 +46,7 @@ from shoal.overlays.dynatops.topics.interests import Interests
 from shoal.overlays.dynatops.topics.outbox import Outbox
 from shoal.overlays.dynatops.topics.routing import Routing
 from shoal.overlays.dynatops.topics.ways import OfView, Ways
+from shoal.overlays.dynatops.users.placing import Placing
 
 BEGIN: TimerKey = ("begin",)
 
@@ -64,7 +66,10 @@ class Dynatops(BaseStrategy):
         self.interests = Interests(self.membership, parameters, self.ways.spread)
         self.routing = Routing(self.membership, parameters, self.interests, self.ways, self)
         self.outbox = Outbox(parameters, self._root_of, self.routing.publish)
-        self.clients = Clients(self.broker, self.interests, self.outbox)
+        self._placing: Placing | None = None
+        if parameters.cluster:
+            self._placing = Placing(self.membership, parameters, self.ways.answer)
+        self.clients = Clients(self.broker, self.interests, self.outbox, self._placing)
         self._is_ready = self._has_begun = False
         self._now_us = 0
         self._counting: Counting | None = None
@@ -124,6 +129,8 @@ class Dynatops(BaseStrategy):
                 self._begin(now_us, out)
             case ("reconfiguration", "report"):
                 self._report(now_us, out)
+            case ("users", name) if self._placing is not None:
+                self._placing.timer(name, now_us, out)
             case ("reconfiguration", name) if self._manager is not None:
                 self._manager.timer(name, now_us, out)
 
@@ -148,7 +155,7 @@ class Dynatops(BaseStrategy):
 
     def request(self, client: ClientId, request: Message, now_us: int, out: list[Effect]) -> None:
         self._now_us = now_us
-        self.clients.request(client, request, out)
+        self.clients.request(client, request, now_us, out)
         self._look(now_us, out)
 
     def leave(self, now_us: int, out: list[Effect]) -> None:
@@ -176,6 +183,11 @@ class Dynatops(BaseStrategy):
                 self.arrived(message, out)
             case Counted():
                 self._counted(message, out)
+            case Summary():
+                if message.target != self.broker:
+                    self.ways.answer(message.target, message, out)
+                elif self._placing is not None:
+                    self._placing.hear(message)
             case _:
                 raise unexpected(message, "a neighbour")
 

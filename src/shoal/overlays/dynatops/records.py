@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from shoal.model import BrokerId
+from shoal.model import BrokerId, ClientId
 
 
 class ReconfigurationRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,3 +24,12 @@ class ReconfigurationRecord(msgspec.Struct, frozen=True, kw_only=True):
     moved: int = 0
     benefit: float = 0.0
     price: float = 0.0
+
+
+class PlacementRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A user was sent to the broker where it should be."""
+
+    broker: BrokerId
+    at_us: int
+    client: ClientId
+    target: BrokerId

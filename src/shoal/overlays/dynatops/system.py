@@ -11,7 +11,7 @@ from shoal.overlays.dynatops.messages import MESSAGES
 from shoal.overlays.dynatops.oracle import problems
 from shoal.overlays.dynatops.parameters import Parameters
 from shoal.overlays.dynatops.protocol import Dynatops
-from shoal.overlays.dynatops.records import ReconfigurationRecord
+from shoal.overlays.dynatops.records import PlacementRecord, ReconfigurationRecord
 from shoal.overlays.dynatops.structures.chord import Chord
 from shoal.overlays.dynatops.structures.prefixes import quad_cells, tapestry
 from shoal.overlays.dynatops.structures.structure import Structure
@@ -44,7 +44,7 @@ def _system(name: str, make_structure: Callable[[int], Structure]) -> System:
         shape=SELF_LINKED,
         parameters=Parameters,
         messages=MESSAGES,
-        records={"reconfigurations": ReconfigurationRecord},
+        records={"reconfigurations": ReconfigurationRecord, "placements": PlacementRecord},
         shown=("reconfigurations",),
         size=Ring,
         complete=Parameters.for_brokers,

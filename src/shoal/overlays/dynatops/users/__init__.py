@@ -1,0 +1,1 @@
+"""Users that go to brokers where others want the same."""
