@@ -76,7 +76,9 @@ class Process:
 
     def stop(self) -> None:
         if self.running.poll() is None:
-            self.running.send_signal(signal.SIGINT)
+            # mosquitto_sub does not always hear the other.
+            is_ours = tuple(self.words[: len(SHOAL)]) == SHOAL
+            self.running.send_signal(signal.SIGINT if is_ours else signal.SIGKILL)
         self.running.wait(PATIENCE_S)
 
 

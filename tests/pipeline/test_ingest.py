@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet as pq
 from pyspark.sql import SparkSession
 
+from shoal.cli.commands.ingest import tally
 from shoal.cli.main import main
 from shoal.frames.errors import TableError
 from shoal.pipeline.ingest import ingest_mapped, publications_table, write_rows
@@ -82,10 +85,21 @@ def test_the_command_prints_the_counts(
     assert (code, figures) == (0, [3, 2, 1, 1])
     rejects = tmp_path / "out" / "rejects.parquet"
     warning = f"shoal: warning: rows were rejected; which, and why: {rejects}\n"
-    assert said.endswith(warning)
+    assert said.endswith(f"shoal: 1 row: column 'wind': … is not a number\n{warning}")
     code, _, said = run(capsys, *words)
     assert code == 2
     assert said.startswith(f"shoal: {tmp_path / 'out'} exists already")
+
+
+def test_rejected_rows_are_counted_by_reason(tmp_path: Path) -> None:
+    numbers = [f"column 'wind': '{said}' is not a number" for said in ("a", "it's", "a\nb")]
+    others = [f"column '{name}' is missing" for name in "abcdef"]
+    path = tmp_path / "rejects.parquet"
+    pq.write_table(pa.table({"reason": [*numbers, *others]}), path)
+    lines = tally(path)
+    assert lines[0] == "3 rows: column 'wind': … is not a number"
+    assert (len(lines), lines[-1]) == (6, "reasons not shown: 2")
+    assert all(line.startswith("1 row: column '") for line in lines[1:-1])
 
 
 def test_a_file_without_rows_is_told(

@@ -18,6 +18,7 @@ from shoal.overlays.dynatops.messages import (
     LeaveWanted,
     LinkLost,
     Row,
+    Summary,
     ToHomes,
     TopicCount,
     ToRoot,
@@ -56,6 +57,14 @@ def ring_messages(
         Interest: st.builds(Interest, ages, brokers, some, NUMBERS, rows, numbers, yes, yes),
         Known: st.builds(Known, ages, brokers, brokers, NUMBERS),
         Counted: st.builds(Counted, ages, brokers, counts),
+        Summary: st.builds(
+            Summary,
+            ages,
+            brokers,
+            brokers,
+            st.lists(st.sampled_from(["t", ""]), max_size=3).map(tuple),
+            NUMBERS,
+        ),
         ToRoot: st.builds(ToRoot, publications, ages, brokers, NUMBERS, brokers, NUMBERS, yes),
         ToHomes: st.builds(
             ToHomes, publications, ages, brokers, NUMBERS, some, NUMBERS, NUMBERS, yes

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
@@ -20,6 +22,11 @@ from shoal.cli.support.spark import (
     print_counts,
     spark_command,
 )
+
+# Reasons that are said at the end; the table has all.
+MOST_REASONS = 5
+# What a row said, within a reason.
+_SAID = re.compile(r": '.*' is not", re.DOTALL)
 
 
 def ingest(
@@ -73,7 +80,24 @@ def ingest(
         },
     )
     if counts.rejected:
+        for line in tally(out / REJECTS):
+            print(f"shoal: {line}", file=sys.stderr)
         why = f"which, and why: {out / REJECTS}"
         print(f"shoal: warning: rows were rejected; {why}", file=sys.stderr)
     if not counts.kept:
         print("shoal: warning: there are no publications", file=sys.stderr)
+
+
+def tally(rejects: Path) -> list[str]:
+    """How many rows were rejected for which reason, the most frequent first, whatever they said."""
+    import pyarrow.parquet as pq  # type: ignore[import-untyped]
+
+    found: Counter[str] = Counter()
+    for each in pq.read_table(rejects, columns=["reason"])["reason"].value_counts().to_pylist():
+        found[_SAID.sub(": … is not", each["values"])] += each["counts"]
+    lines = [
+        f"{count:,} {'row' if count == 1 else 'rows'}: {reason}"
+        for reason, count in found.most_common(MOST_REASONS)
+    ]
+    more = len(found) - MOST_REASONS
+    return lines if more < 1 else [*lines, f"reasons not shown: {more}"]

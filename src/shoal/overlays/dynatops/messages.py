@@ -187,6 +187,8 @@ def named(message: TopicMessage | ToRoot | ToHomes) -> Iterator[BrokerId]:
             yield from (message.home, message.broker)
         case Arrived():
             yield from (message.entry, message.home)
+        case Summary():
+            yield from (message.broker, message.target)
         case Counted():
             yield message.manager
             for topic in message.topics:

@@ -164,8 +164,9 @@ class Dynatops(BaseStrategy):
     # --- what is said in a view ---------------------------------------------------------------
 
     def _take(self, message: OfView, out: list[Effect]) -> None:
+        places = self.membership.places
         for broker in named(message):
-            if broker != self.broker and broker not in self.membership.others:
+            if places is None or broker not in places:
                 raise ProtocolError(f"{broker} is not in the view")
         match message:
             case ToHomes():
@@ -223,7 +224,8 @@ class Dynatops(BaseStrategy):
         view = self.membership.view
         assert self._counting is not None
         if view is not None:
-            counted = Counted(view.age, self.membership.manager, self._counting.take())
+            counts = self._counting.take(view.members)
+            counted = Counted(view.age, self.membership.manager, counts)
             self._counted(counted, out)
 
     def _counted(self, message: Counted, out: list[Effect]) -> None:

@@ -40,10 +40,11 @@ class Counting:
             self._is_timed = True
             out.append(SetTimer(REPORT, now_us + self._period_us))
 
-    def take(self) -> tuple[TopicCount, ...]:
-        """All since it was taken last."""
+    def take(self, members: Collection[BrokerId]) -> tuple[TopicCount, ...]:
+        """All since it was taken last; homes that are no members any more are left out."""
         counts, homes = self._counts, self._homes
         self._counts, self._homes, self._is_timed = {}, {}, False
         return tuple(
-            TopicCount(topic, count, tuple(sorted(homes[topic]))) for topic, count in counts.items()
+            TopicCount(topic, count, tuple(sorted(homes[topic].intersection(members))))
+            for topic, count in counts.items()
         )
