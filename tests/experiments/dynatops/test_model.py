@@ -168,6 +168,18 @@ def test_brokers_change_places_when_it_pays() -> None:
     assert per_event[0] < per_event[1]
 
 
+def test_swaps_that_each_pay_go_farther() -> None:
+    """They cost what they send, which is less than Eq. 7 says."""
+    setting = msgspec.structs.replace(BY_CHANCE, what="bnr", rate=100.0, free_hours=2)
+    crowd = draw_crowd(setting)
+    papers = Model(setting, crowd).run()
+    ours = Model(msgspec.structs.replace(setting, planner="swaps"), crowd).run()
+    assert sum(slot.moved for slot in ours) > sum(slot.moved for slot in papers)
+    assert sum(slot.messages for slot in ours) < sum(slot.messages for slot in papers)
+    for slot in ours:
+        assert (slot.reconfiguring > 0) == (slot.moved > 0)
+
+
 def test_links_of_the_topic_connected_overlay_are_counted() -> None:
     setting = msgspec.structs.replace(BY_CHANCE, what="tco")
     crowd = draw_crowd(setting)

@@ -19,7 +19,7 @@ from shoal.experiments.studies.study import ScaleName
 
 Part = Literal[
     "location", "cluster", "update", "own", "weight",
-    "poisson", "pattern", "free", "rate", "base", "goal",
+    "poisson", "pattern", "free", "rate", "base", "goal", "planner",
 ]  # fmt: skip
 BY_PLACE: tuple[What, ...] = (
     "bayeux", "bayeux-location", "bayeux-near", "geops", "bnr", "up", "dynatops",
@@ -71,6 +71,7 @@ class Cell(NamedTuple):
             "cluster": f"{setting.cluster}-brokers-",
             "update": f"{setting.cluster}-brokers-{setting.update_hours}-hours-",
             "own": f"{setting.users_are}-{setting.own}-",
+            "planner": f"{setting.planner}-",
             "goal": f"{setting.pattern}-{setting.goal}-",
             "weight": f"weight-{setting.load_weight:g}-",
             "poisson": f"{setting.change_rate:g}-changes-",
@@ -140,6 +141,7 @@ def _cells(scale: Scale, seed: int, trace: str) -> Iterator[Cell]:
     for hours in FREE_HOURS:
         yield cell("free", located, free_hours=hours)
         yield cell("free", by_chance, free_hours=hours, change_rate=0.025, cluster=5)
+    yield cell("planner", by_chance, planner="swaps")
     for rate in RATES:
         for what in PLACED:
             yield cell("rate", by_chance, what=what, rate=rate)

@@ -28,6 +28,7 @@ from shoal.overlays.dynatops.planning.greedy import is_worth_a_look, propose
 from shoal.overlays.dynatops.planning.placement import Served, best_broker
 from shoal.overlays.dynatops.planning.prices import predicted_prices
 from shoal.overlays.dynatops.planning.problem import Amounts, Problem, trees_of
+from shoal.overlays.dynatops.planning.swapping import Rules, after, plan_swaps
 from shoal.overlays.dynatops.structures.chord import Chord
 from shoal.overlays.dynatops.structures.prefixes import QuadGrid, tapestry
 from shoal.overlays.dynatops.structures.structure import Structure
@@ -252,18 +253,22 @@ class Model:
         )
 
     def _reconfigure(self, rates: Amounts) -> tuple[int, float]:
-        """Algorithm 2, which decides by Eq. 7; how many change places, and the messages for it."""
+        """Algorithm 2; how many brokers change places, and the messages for it."""
         problem = self._problem(rates, self.setting.free_hours)
         cost = standing(problem, self.mapping).cost(problem.delay_weight)
         if not is_worth_a_look(problem, cost, WORTH):
             return 0, 0.0
-        found = propose(problem, self.mapping)
-        if not found.steps:
-            return 0, 0.0
-        prices = predicted_prices(self._structure, problem, self.mapping, self._ups.depths)
-        count, messages = len(moved(self.mapping, found.mapping)), prices.of(found.mapping)
-        self.mapping = list(found.mapping)
-        return count, messages
+        start, found = self.mapping, None
+        if self.setting.planner == "paper":
+            proposal = propose(problem, start)
+            if not proposal.steps:
+                return 0, 0.0
+            found = proposal.mapping
+        prices = predicted_prices(self._structure, problem, start, self._ups.depths)
+        if found is None:
+            found = after(start, plan_swaps(problem, start, prices, Rules()))
+        self.mapping = list(found)
+        return len(moved(start, found)), prices.of(found)
 
     def _cost(self, rates: Amounts) -> Slot:
         """What an hour's publications cost."""

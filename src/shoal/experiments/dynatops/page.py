@@ -268,6 +268,7 @@ def _readings(evidence: Evidence) -> Table:
     of: dict[Part, Callable[[Setting], str]] = {
         "update": lambda one: f"summaries every {one.update_hours} h, clusters of {one.cluster}",
         "own": lambda one: f"own broker: {one.own}, users {one.users_are}",
+        "planner": lambda one: "swaps that each pay",
         "goal": lambda one: f"few {one.goal}, {one.pattern}",
     }
     rows = [
@@ -279,6 +280,7 @@ def _readings(evidence: Evidence) -> Table:
         "Other readings",
         "How often brokers say what they have (else every hour); what a user's own broker counts "
         "of itself: what it has now, with the user's topics or without (else what it last said); "
+        "brokers that change places as long as each swap saves more than the messages it takes; "
         "whether TCO's links are few (else the neighbours of the broker that has most).",
         ("reading", "system", *COLUMNS),
         rows,

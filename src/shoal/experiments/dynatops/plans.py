@@ -1,7 +1,7 @@
 """Figure 10 and table 1: what plans gain over consistent hashing, how fast, how near the best.
 
 Source: DYNATOPS, section 6.3.3.  Subscriptions are of brokers; how many a broker has the paper does
-not say: here thirty, either those of three modes of ten or any.
+not say: here a tenth of the topics, either modes of ten or any; those of one mode at least.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Pattern = Literal["uniform", "multimodal"]
 # Against what: nothing, the best of all mappings, or the best that a longer search finds.
 Judge = Literal["", "all", "search"]
 PATTERNS: tuple[Pattern, ...] = ("uniform", "multimodal")
-MODES, TOPICS_PER_MODE = 3, 10
+SHARE, TOPICS_PER_MODE = 0.1, 10
 ROUNDS = 30
 # Brokers that each knows beside its neighbours, where they plan in pairs.
 HEARD_OF = 10
@@ -141,12 +141,13 @@ def draw_problem(case: Case) -> tuple[Problem, Places]:
     ring = Chord(case.brokers)
     wanted = np.zeros((case.brokers, case.topics), np.bool_)
     modes = max(1, case.topics // TOPICS_PER_MODE)
+    own = max(1, round(SHARE * modes))
     for broker in range(case.brokers):
         if case.pattern == "multimodal":
-            for mode in random.choice(modes, min(MODES, modes), replace=False):
+            for mode in random.choice(modes, own, replace=False):
                 wanted[broker, mode * TOPICS_PER_MODE : (mode + 1) * TOPICS_PER_MODE] = True
         else:
-            count = min(MODES * TOPICS_PER_MODE, case.topics)
+            count = min(own * TOPICS_PER_MODE, case.topics)
             wanted[broker, random.choice(case.topics, count, replace=False)] = True
     roots = [ring.root(f"{case.seed}/{topic}") for topic in range(case.topics)]
     problem = Problem(trees_of(ring, roots), wanted, np.ones(case.topics))

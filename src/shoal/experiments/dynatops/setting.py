@@ -18,6 +18,7 @@ Users = Literal["poisson", "location"]
 Pattern = Literal["uniform", "zipf", "multimodal"]
 # bnr and up are DYNATOPS with one half of it: brokers change places, or users are placed.
 What = Literal["bayeux", "bayeux-location", "bayeux-near", "tco", "geops", "bnr", "up", "dynatops"]
+Planner = Literal["paper", "swaps"]
 Own = Literal["last", "now", "others"]
 RECONFIGURED: tuple[What, ...] = ("bnr", "dynatops")
 PLACED: tuple[What, ...] = ("up", "dynatops")
@@ -42,6 +43,8 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
                   others; what it has now, the user's own topics included; or what others want now
     free_hours    T_free, between two looks at the brokers' places
     delay_weight  w_d of Eq. 5
+    planner       the paper's greedy and price (Algorithm 4, Eq. 7), or swaps of which each saves
+                  more than the messages that it takes
     rate          publications per topic and hour
     steepness     sigma of Zipf's law
     base          of Bayeux's identifiers: with 2 its tables are as large as Chord's
@@ -70,4 +73,5 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     steepness: float = 1.0
     base: int = 2
     goal: Goal = "fan-out"
+    planner: Planner = "paper"
     trace: str = ""
