@@ -182,6 +182,7 @@ def test_the_overlay_as_it_is_now_is_on_disk(tmp_path: Path) -> None:
     overlay.met(Whereabouts("B4", 5, peers="host:1"))
     again = Overlay(tmp_path)
     assert again.neighbours(("B2", "B3")) == ("B3", "B4")
+    assert again.expected(("B2", "B3")) == ("B4",), "nobody waits for one whose link only ends"
     assert (again.links, again.ended, again.brokers) == (
         overlay.links,
         overlay.ended,

@@ -14,11 +14,14 @@ from tests.seeds.test_random_networks import _seeds
 # tables awaited over a link that was about to end (0, 9, 13, 24).  Never again one: a link that had
 # ended was brought back by a connection that was being made (14).
 FOUND = (0, 4, 9, 12, 13, 14, 21, 24)
+# The same when several are killed at once: the first broker's answer was held back (0), and who had
+# lost its only link took that for nobody being there (9, 42, 51).
+FOUND_AT_ONCE = (0, 9, 42, 51)
 
 
-def _play(seeds: Iterable[int]) -> None:
+def _play(seeds: Iterable[int], *, most_at_once: int = 1, leaves: bool = False) -> None:
     for seed in _seeds(seeds):
-        problems = RandomRestless(seed).run()
+        problems = RandomRestless(seed, most_at_once=most_at_once, leaves=leaves).run()
         assert not problems, f"SHOAL_SEEDS={seed}: " + "\n".join(problems)
 
 
@@ -26,6 +29,11 @@ def test_exchanges_go_on_after_each_kill() -> None:
     _play(FOUND)
 
 
+def test_exchanges_go_on_after_several_are_killed_at_once() -> None:
+    _play(FOUND_AT_ONCE, most_at_once=3)
+
+
 @pytest.mark.soak
-def test_exchanges_go_on_after_many_kills() -> None:
-    _play(range(500))
+@pytest.mark.parametrize("leaves", [False, True])
+def test_exchanges_go_on_after_many_kills(leaves: bool) -> None:
+    _play(range(500), leaves=leaves)

@@ -1,8 +1,10 @@
-"""What one broker must not forget: which links belong to the tree, and what it has decided.
+"""What one broker must not forget: which links belong to the tree, and which exchanges were done.
 
 Both ends of a link remember whether it belongs to the tree, and since when; of two words the later
 holds.  A broker that starts anew has it from what it asked its driver to remember, and of links of
 which it said nothing what its driver knows by itself: these are of before all time.
+
+The last exchanges that were done with its part it can tell those who were away then.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ from shoal.overlays.self_organising.quiet_ring.ring_messages import Standing, Ve
 # Of a link that a broker does not remember, and of one of which it cannot know, as it has started
 # anew and been told of no links.
 UNHEARD, UNKNOWN = Standing(False, -1), Standing(False, -2)
-STANDINGS, DECIDED = "standings", "decided"
+STANDINGS, DONE = "standings", "done"
+MOST_DONE = 8
 
 
 class Memory:
@@ -29,16 +32,15 @@ class Memory:
         self._given = tuple(given)
         self._rows = dict.fromkeys(self._given, Standing(True, 0))
         self._unknown = UNHEARD if self._rows else UNKNOWN
-        # The last exchange that this broker has decided to be done.
-        self.decided: Verdict | None = None
+        # The last exchanges that were done with a part of this broker's, oldest first.
+        self.done: list[Verdict] = []
         self._is_said = True
 
     def start(self, facts: Mapping[str, Any]) -> list[BrokerId]:
         """What was to be remembered, if anything was; the neighbours that nobody else knows."""
         for neighbour, row in facts.get(STANDINGS, {}).items():
             self._rows[neighbour] = msgspec.convert(row, Standing)
-        if (decided := facts.get(DECIDED)) is not None:
-            self.decided = msgspec.convert(decided, Verdict)
+        self.done = msgspec.convert(facts.get(DONE, []), list[Verdict])
         return [each for each in self.neighbours if each not in self._given]
 
     def standing(self, neighbour: BrokerId) -> Standing:
@@ -50,19 +52,18 @@ class Memory:
         self._is_said &= self._rows.get(neighbour) == standing
         self._rows[neighbour] = standing
 
-    def decide(self, verdict: Verdict) -> None:
-        """This broker has decided that links are exchanged."""
-        self.decided, self._is_said = verdict, False
+    def exchanged(self, verdict: Verdict) -> None:
+        """Links are exchanged, and this broker had a part in it."""
+        self.done = [*self.done, verdict][-MOST_DONE:]
+        self._is_said = False
 
     def say(self, out: list[Effect]) -> None:
         """Ask the driver to remember what is new."""
         if self._is_said:
             return
         self._is_said = True
-        facts: dict[str, Any] = {STANDINGS: msgspec.to_builtins(self._rows)}
-        if self.decided is not None:
-            facts[DECIDED] = msgspec.to_builtins(self.decided)
-        out.append(Remember(facts))
+        facts = {STANDINGS: self._rows, DONE: self.done}
+        out.append(Remember({name: msgspec.to_builtins(each) for name, each in facts.items()}))
 
     @property
     def neighbours(self) -> Iterator[BrokerId]:

@@ -92,14 +92,16 @@ class Overlay:
         self._greeted: set[BrokerId] = set()
         # Links that this broker has said are to end, and that have not yet.
         self._ending: set[BrokerId] = set()
+        # Brokers to which there are no links any more, and that are waited for in place of others.
+        self._missed: list[BrokerId] = []
         self._waiting: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
 
     # --- inputs -------------------------------------------------------------------------------
 
     def start(self, started: Started, now_us: int, out: list[Effect]) -> None:
         unknown = self.memory.start(started.facts)
-        if (decided := self.memory.decided) is not None:
-            self._ring.verdicts.remember(decided)
+        for verdict in self.memory.done:
+            self._ring.verdicts.remember(verdict)
         self._routing.start(started, now_us, out)
         for neighbour in unknown:
             self.tree.expect(neighbour, now_us, out)
@@ -244,8 +246,7 @@ class Overlay:
         before, behind = ring.neighbours
         self.tree.turn(turn, before, behind, out, opens=ring.opens_link, ends=ring.ends_link)
         old, new = before if ring.ends_link else None, (behind,) if ring.opens_link else ()
-        if ring.is_first:
-            self.memory.decide(verdict)
+        self.memory.exchanged(verdict)
         self._routing.replaced(old, new, now_us, out)
         if ring.opens_link:
             self.memory.put(behind, Standing(True, verdict.at_us))
@@ -318,7 +319,7 @@ class Overlay:
         self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]
     ) -> None:
         """A link that is no part of an exchange has changed."""
-        standing = self.memory.standing(neighbour)
+        standing, was_ready = self.memory.standing(neighbour), self.tree.is_ready
         if state is LinkState.ENDED and standing.is_in:
             if standing.since_us > 0:
                 # One end did not know that it belongs to the tree, or this one that it does not.
@@ -328,6 +329,8 @@ class Overlay:
                 self.memory.put(neighbour, UNHEARD)
         if not self.tree.takes_link(neighbour, state, now_us, out):
             self.relink(neighbour, state, now_us, out)
+        if not was_ready and state is not LinkState.UP and self.memory.standing(neighbour).is_in:
+            self.tree.expect(neighbour, now_us, out)  # it is opened again, or another is told of
 
     def relink(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
         """A link came up, failed or ended by itself."""
@@ -407,13 +410,20 @@ class Overlay:
         if not mine.is_in:
             out.append(OpenLink(neighbour, is_lasting=True))
         self.healing.found(neighbour, out)
+        missed, self._missed = self._missed, []
+        for each in missed:
+            self.tree.dismiss(each, out)
         self._routing.relink(neighbour, LinkState.UP, now_us, out)
 
     def _part(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
         """The link does not belong to the tree."""
         if self.tree.is_neighbour(neighbour):
             self._routing.relink(neighbour, LinkState.ENDED, now_us, out)
-        self.tree.dismiss(neighbour, out)
+        if self.tree.is_ready or any(self.memory.neighbours):
+            self.tree.dismiss(neighbour, out)
+        else:
+            # Its only link has gone while it was away: another will come, and must be waited for.
+            self._missed.append(neighbour)
         self._end(neighbour, out)
 
     def _end(self, neighbour: BrokerId, out: list[Effect]) -> None:

@@ -21,6 +21,10 @@ from outside.
 - Whether a link belongs to the tree both its ends remember, with the time: when it comes up they
   greet, and the later word holds. So a broker that was away, or has started anew, brings no link
   back that went meanwhile.
+- Which links belong to the tree, and the last exchanges that were done, a broker asks its driver to
+  remember (`links/memory.py`) before anybody hears of it. So who is in doubt asks the first broker
+  when its link to it is up again; and who starts again hears in the greeting of the exchange that
+  it missed, and takes no publication before it has the new link's tables.
 - If all brokers of a cycle are killed as the first decides, both links may be remembered.
   Broadcasts then come round from both sides; the last link of the cycle by name goes, after a word
   has gone round it (`cycles.py`).
@@ -35,7 +39,8 @@ from outside.
 `tests/exploration/test_exchanges.py` plays three and four brokers in every order of messages with
 one fault at every moment, `test_moves_and_exchanges.py` a publisher that moves meanwhile;
 `tests/seeds/random_exchanges.py` exchanges links all the time and aims faults at the cycles;
-`tests/live/` does it to processes.
+`tests/seeds/random_restless.py` kills live brokers in virtual time while clients publish, and asks
+at every settlement who has it; `tests/live/` does it to processes.
 
 Decisions
 ---------
