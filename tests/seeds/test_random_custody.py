@@ -9,6 +9,8 @@ from collections.abc import Iterable
 
 import pytest
 
+from shoal.overlays.dynatops.topics.interests import Interests
+from shoal.overlays.dynatops.topics.outbox import Outbox
 from tests.seeds.random_custody import RandomCustody
 from tests.seeds.test_random_networks import _seeds
 
@@ -42,3 +44,41 @@ def test_what_is_settled_has_arrived(system: str) -> None:
 @SYSTEMS
 def test_what_is_settled_has_arrived_in_many(system: str) -> None:
     _play(system, SOAK)
+
+
+# --- the judges bite --------------------------------------------------------------------------
+
+
+def send_before_all_have_said_what_they_want(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mutant: a root does not wait for homes in a new view."""
+    monkeypatch.setattr(Interests, "is_complete", True)
+
+
+def let_topics_overtake(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mutant: what goes over another root does not wait."""
+    next_batch = Outbox._next_batch
+
+    def mutant(self, line):  # type: ignore[no-untyped-def]
+        if line.waiting:
+            line.root = self._root_of(line.waiting[0].key)
+        return next_batch(self, line)
+
+    monkeypatch.setattr(Outbox, "_next_batch", mutant)
+
+
+def send_nothing_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mutant: in a new view an entry thinks that all is still under way."""
+    monkeypatch.setattr(Outbox, "begin", lambda self, again, out: None)
+
+
+@pytest.mark.parametrize(
+    ("mutate", "seed"),
+    [
+        (send_before_all_have_said_what_they_want, 6),
+        (let_topics_overtake, 6),
+        (send_nothing_again, 14),
+    ],
+)
+def test_the_judges_notice(mutate, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+    mutate(monkeypatch)
+    assert RandomCustody(seed, "dynatops").run()

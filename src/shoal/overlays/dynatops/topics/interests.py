@@ -79,6 +79,12 @@ class Interests:
         """The members that have not said yet what they want."""
         return [each for each in self._membership.others if each not in self._heard]
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether all have said what they want."""
+        view = self._membership.view
+        return view is not None and len(self._heard) >= len(view.members) - 1
+
     def homes(self, attributes: Attributes) -> list[BrokerId]:
         """Who wants this publication, by name."""
         return sorted(self._index.match_destinations(attributes))

@@ -120,14 +120,14 @@ class Routing:
         self._ways.send(root, onward, out)
 
     def _at_root(self, held: _Held, out: list[Effect]) -> None:
-        if self._held or self._interests.missing:
+        if self._held or not self._interests.is_complete:
             self._held.append(held)
         else:
             self._send_to_homes(held, out)
 
     def look(self, out: list[Effect]) -> None:
         """All homes may have said what they want: let go what was held."""
-        if self._held and not self._interests.missing:
+        if self._held and self._interests.is_complete:
             held, self._held = self._held, []
             for each in held:
                 self._send_to_homes(each, out)
