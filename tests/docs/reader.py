@@ -201,7 +201,7 @@ class Reader:
 
     def _mosquitto(self, words: list[str]) -> None:
         if shutil.which(words[0]) is None:
-            words = [sys.executable, "-m", "tests.docs.mosquitto", *words]
+            words = [sys.executable, str(Path(__file__).with_name("mosquitto.py")), *words]
         if MOSQUITTO[0] in words:
             # It keeps what it prints for later where nobody looks at it.
             lines = ["stdbuf", "-oL"] if shutil.which("stdbuf") else []
