@@ -39,7 +39,7 @@ def test_exchanges_go_on_after_several_are_killed_at_once() -> None:
     [
         False,
         # Known, and not mended: with a leaf at each broker seeds 22 and 25 lose (docs/systems.md).
-        pytest.param(True, marks=pytest.mark.xfail(strict=True, reason="leaves lose in some seeds")),
+        pytest.param(True, marks=pytest.mark.xfail(strict=True, reason="some seeds lose")),
     ],
 )
 def test_exchanges_go_on_after_many_kills(leaves: bool) -> None:
