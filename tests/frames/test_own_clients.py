@@ -35,7 +35,7 @@ def test_each_kind_of_file_says_the_same(tmp_path: Path) -> None:
             "filter": ["x > 3", "TRUE"],
             "broker": ["B1", None],
             "from": pd.to_datetime(["1970-01-01T00:00:01Z", None]),
-            "to": pd.to_datetime([None, "1970-01-02Z"]),
+            "to": pd.to_datetime([None, "1970-01-02T00:00:00Z"]),
         }
     )
     frame.to_parquet(tmp_path / "s.parquet")
