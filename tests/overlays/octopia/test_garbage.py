@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shoal.broker.effects import (
-    Deliver,
     LinkChanged,
     LinkLoad,
     LinkState,
@@ -15,10 +14,6 @@ from shoal.broker.effects import (
     Received,
     Requested,
     Returned,
-    Send,
-    SetTimer,
-    Started,
-    TimerFired,
 )
 from shoal.broker.machine import Broker
 from shoal.broker.wire import COMMON, Codec
@@ -28,6 +23,7 @@ from shoal.overlays.registry import strategy_factory
 from tests.broker.test_machine import ANY_MESSAGE, CLIENTS, ROUTED
 from tests.broker.test_machine import MESSAGES as STRATEGIES
 from tests.examples import examples
+from tests.garbage import feed
 
 BROKERS = ("B0", "B1", "B2", "B3", "B4", "B5")
 ROWS = (("B0", "B1"), ("B2", "B3"), ("B4", "B5"))
@@ -64,25 +60,4 @@ CODEC = Codec(COMMON + MESSAGES)
 def test_no_input_raises(dynamic: Dynamic, happenings: list[object]) -> None:
     parameters = Parameters(rows=ROWS, dynamic=dynamic, threshold=1)
     machine = Broker("B2", ("B0", "B3", "B4"), strategy_factory("octopia", parameters))
-    now_us, timers = 0, {}
-    for happening in [Started(), *happenings]:
-        due = []
-        if isinstance(happening, int):
-            now_us += happening
-            due = [key for key, at_us in timers.items() if at_us <= now_us]
-            inputs = [TimerFired(key) for key in due]
-        else:
-            inputs = [happening]
-        for key in due:
-            del timers[key]
-        for input in inputs:
-            for effect in machine.handle(input, now_us):  # type: ignore[arg-type]
-                match effect:
-                    case SetTimer(key, at_us):
-                        timers[key] = at_us
-                    case Send(neighbour, message):
-                        assert neighbour in BROKERS
-                        assert neighbour != "B2"
-                        CODEC.encode(message)
-                    case Deliver(subscriptions=subscriptions):
-                        assert set(subscriptions) <= {"n1", "n2", "n3"}
+    feed(machine, happenings, CODEC, {*BROKERS} - {"B2"})

@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shoal.broker.effects import (
-    Deliver,
     Input,
     LinkChanged,
     LinkLoad,
@@ -15,7 +14,6 @@ from shoal.broker.effects import (
     Loads,
     Received,
     Requested,
-    Send,
     SetTimer,
     Started,
     TimerFired,
@@ -29,6 +27,7 @@ from shoal.broker.messages import (
     Unadvertise,
     Unsubscribe,
 )
+from shoal.broker.wire import COMMON, Codec
 from shoal.model import MessageId
 from shoal.overlays.registry import strategy_factory
 from shoal.overlays.tid.messages import MESSAGES, Bind, TreeChange, TreeCopy
@@ -38,6 +37,7 @@ from tests.broker.test_machine import ANY_MESSAGE, CLIENTS
 from tests.broker.test_machine import MESSAGES as STRATEGIES
 from tests.broker.transcript import Stage, advertisement, publication, publish, subscription
 from tests.examples import examples
+from tests.garbage import feed
 from tests.overlays.octopia.stages import ProductStage
 from tests.seeds import random_network
 from tests.seeds.random_network import SETTLE_US, RandomNetwork
@@ -165,22 +165,7 @@ HAPPENINGS = st.lists(
 def test_no_input_raises(dynamic: bool, happenings: list[object]) -> None:
     factory = strategy_factory("tid", Parameters(dynamic=dynamic, most_hops=3))
     machine = Broker("B1", ("B0", "B2"), factory)
-    now_us, timers = 0, {}
-    for happening in [Started(), *happenings]:
-        inputs = [happening]
-        if isinstance(happening, int):
-            now_us += happening
-            due = [key for key, at_us in timers.items() if at_us <= now_us]
-            inputs = [TimerFired(key) for key in due if timers.pop(key)]
-        for input in inputs:
-            for effect in machine.handle(input, now_us):  # type: ignore[arg-type]
-                match effect:
-                    case SetTimer(key, at_us):
-                        timers[key] = at_us
-                    case Send(neighbour):
-                        assert neighbour in ("B0", "B2")
-                    case Deliver(subscriptions=subscriptions):
-                        assert set(subscriptions) <= {"n1", "n2", "n3"}
+    feed(machine, happenings, Codec(COMMON + MESSAGES), ("B0", "B2"))
 
 
 def test_who_starts_waits_for_former_neighbours_until_they_count_as_gone() -> None:
