@@ -11,6 +11,7 @@ Source: DYNATOPS, section 5.1, Algorithms 2 to 4.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import cache
 from typing import TYPE_CHECKING
 
 from shoal.broker.effects import Effect, Record, SetTimer
@@ -46,10 +47,29 @@ class _Search:
         self.improvements: Iterator[Step] = improvements(problem, mapping)
 
 
+@cache
+def _warm_up() -> None:
+    """Plan for four brokers: what is loaded and compiled for that stalls no broker at work."""
+    import numpy as np
+
+    from shoal.overlays.dynatops.planning.costs import notification_cost
+    from shoal.overlays.dynatops.planning.greedy import best_of, improvements, is_worth_a_look
+    from shoal.overlays.dynatops.planning.problem import Problem, trees_of
+    from shoal.overlays.dynatops.structures.chord import Chord
+
+    wanted = np.array([[False], [True], [False], [True]])
+    problem = Problem(trees_of(Chord(4), [0]), wanted, np.array([1.0]), delay_weight=0.0)
+    mapping = (0, 1, 2, 3)
+    cost = notification_cost(problem, mapping)
+    is_worth_a_look(problem, cost, 0.0)
+    best_of(problem, mapping, cost, list(improvements(problem, mapping)), 1.0)
+
+
 class Manager:
     """At the broker that is the manager, or may come to be it."""
 
     def __init__(self, membership: Membership, parameters: Parameters) -> None:
+        _warm_up()
         self._membership = membership
         self._parameters = parameters
         self._counts: dict[str, float] = {}
