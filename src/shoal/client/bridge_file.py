@@ -165,9 +165,11 @@ def parse_bridge(data: dict[str, Any], label: str) -> Bridge:
     """The bridge in nested dictionaries; TomlError, as of `load_bridge`."""
     bridge = typed_toml.convert(data, Bridge, label, pages={"": PAGE})
     if not bridge.incoming and not bridge.outgoing:
-        raise TomlError(f"{label}: out: nothing is carried; write [[out]] or [[in]] with a topic")
+        raise TomlError(f"{label}: out: nothing is carried; write [[out]] or [[in]] ({PAGE})")
     if bridge.here.version == "3.1.1" and any(rule.where for rule in bridge.outgoing):
-        raise TomlError(f"{label}: here.version: 3.1.1 has no filters on content, and out asks")
+        raise TomlError(
+            f"{label}: here.version: 3.1.1 has no filters on content, and out has one ({PAGE})"
+        )
     if "3.1.1" in (bridge.here.version, bridge.there.version):
         _check_no_loop(bridge, label)
     return bridge
@@ -181,7 +183,7 @@ def _check_no_loop(bridge: Bridge, label: str) -> None:
             if may_meet(out, coming.topic) and may_meet(back, going.topic):
                 raise TomlError(
                     f"{label}: out[{place}].topic: goes to {out!r}, which {coming.topic!r} brings "
-                    "back, for ever; use other topics, or version 5 at both ends"
+                    f"back, for ever; use other topics, or version 5 at both ends ({PAGE})"
                 )
 
 
