@@ -43,39 +43,34 @@ MODULES = {
 
 
 class _Systems(MutableMapping[str, System]):
-    """Systems by name, each loaded when it is asked for."""
+    """Systems by name, each loaded when it is asked for; until then `known` says where it is."""
 
-    def __init__(self, modules: Mapping[str, str], further: Iterator[System]) -> None:
-        self._modules = modules
-        self._loaded = {system.name: system for system in further}
-        self._names = dict.fromkeys((*modules, *self._loaded))
+    def __init__(self, known: Mapping[str, System | str]) -> None:
+        self._known = dict(known)
 
     def __getitem__(self, name: str) -> System:
-        if name not in self._names:
-            raise KeyError(name)
-        found = self._loaded.get(name)
-        if found is None:
-            module, _, attribute = self._modules[name].partition(":")
-            found = getattr(importlib.import_module(module), attribute or "SYSTEM")
-            self._loaded[name] = found
+        found = self._known[name]
+        if isinstance(found, str):
+            module, _, attribute = found.partition(":")
+            found = self._known[name] = getattr(
+                importlib.import_module(module), attribute or "SYSTEM"
+            )
         return found
 
     def __setitem__(self, name: str, system: System) -> None:
-        self._loaded[name] = system
-        self._names[name] = None
+        self._known[name] = system
 
     def __delitem__(self, name: str) -> None:
-        del self._names[name]
-        self._loaded.pop(name, None)
+        del self._known[name]
 
     def __contains__(self, name: object) -> bool:
-        return name in self._names
+        return name in self._known
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
+        return iter(self._known)
 
     def __len__(self) -> int:
-        return len(self._names)
+        return len(self._known)
 
 
 def _further() -> Iterator[System]:
@@ -84,7 +79,9 @@ def _further() -> Iterator[System]:
         yield importlib.import_module(module.strip()).SYSTEM
 
 
-SYSTEMS: MutableMapping[str, System] = _Systems(MODULES, _further())
+SYSTEMS: MutableMapping[str, System] = _Systems(
+    {**MODULES, **{system.name: system for system in _further()}}
+)
 
 
 def strategy_factory(

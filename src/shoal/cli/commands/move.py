@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from shoal.cli.support.errors import UserError
-from shoal.cli.support.statuses import ask_status
+from shoal.cli.support.statuses import admin_addresses, ask_status, check_known
 
 if TYPE_CHECKING:
     from shoal.runtime.network_file import Network
@@ -34,20 +34,11 @@ def move(
 
 async def _move(network: Network, client: str, broker: str) -> str:
     """Where it was; each broker is asked, and the one knows that has it."""
-    from shoal.runtime.addresses import read_address
     from shoal.runtime.supervisor import order
 
     statuses = await ask_status(network)
-    if broker not in statuses:
-        names = ", ".join(statuses)
-        raise UserError(f"{network.name} has no broker {broker}; its brokers are {names}")
-    here = {
-        name: read_address(found["listening"]["admin"])
-        for name, found in statuses.items()
-        if found is not None
-    }
-    if not here:
-        raise UserError(f"no broker of {network.name} answers")
+    check_known(network, statuses, broker)
+    here = admin_addresses(network, statuses)
 
     async def ask(name: str) -> str | None:
         """Why not; None where the client is not."""

@@ -18,6 +18,7 @@ from shoal.cli.support.clients import (
     Password,
     ServerName,
     Username,
+    read_attribute,
     read_connecting,
 )
 from shoal.cli.support.errors import UserError
@@ -118,7 +119,5 @@ def _check_json(payload: str) -> None:
 def _attribute(text: str) -> tuple[str, Value]:
     from shoal.language import read_plain_value
 
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise UserError(f"--attribute {text}: write NAME=VALUE, such as dep_delay=41")
+    name, value = read_attribute(text)
     return name, read_plain_value(value)

@@ -11,9 +11,10 @@ from urllib.parse import urlencode
 
 import typer
 
+from shoal.cli.support.clients import read_attribute
 from shoal.cli.support.errors import UserError
 from shoal.cli.support.routes import Answers, down, find_way, queues
-from shoal.cli.support.statuses import Statuses, ask_status
+from shoal.cli.support.statuses import Statuses, admin_addresses, ask_status
 
 if TYPE_CHECKING:
     from shoal.runtime.network_file import Network
@@ -47,7 +48,7 @@ def why(
         "client": client,
         "topic": topic,
         "payload": payload,
-        "attributes": json.dumps(dict(map(_attribute, attributes or ()))),
+        "attributes": json.dumps(dict(map(read_attribute, attributes or ()))),
         "publisher": publisher,
     }
     statuses, answers = asyncio.run(_ask(network, query))
@@ -62,26 +63,12 @@ def why(
         raise typer.Exit(1)
 
 
-def _attribute(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise UserError(f"--attribute {text}: write NAME=VALUE, such as dep_delay=41")
-    return name, value
-
-
 async def _ask(network: Network, query: Mapping[str, str]) -> tuple[Statuses, Answers]:
     """Every broker, until it has said all."""
-    from shoal.runtime.addresses import read_address
     from shoal.runtime.supervisor import get_json
 
     statuses = await ask_status(network)
-    here = {
-        name: read_address(found["listening"]["admin"])
-        for name, found in statuses.items()
-        if found is not None
-    }
-    if not here:
-        raise UserError(f"no broker of {network.name} answers")
+    here = admin_addresses(network, statuses)
 
     async def ask(name: str) -> dict[str, Any]:
         answer: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""The options by which commands connect as clients, the same for all of them."""
+"""The options by which commands connect and speak as clients, the same for all of them."""
 
 from __future__ import annotations
 
@@ -99,3 +99,11 @@ def read_tls(authority: str, certificate: str, key: str, server_name: str) -> Tl
     except ValueError as error:
         raise UserError(f"--{error}") from error
     return tls
+
+
+def read_attribute(text: str) -> tuple[str, str]:
+    """The name and the value of an `--attribute`; UserError if it has none."""
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise UserError(f"--attribute {text}: write NAME=VALUE, such as dep_delay=41")
+    return name, value

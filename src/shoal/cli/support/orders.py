@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shoal.cli.support.errors import UserError
-from shoal.cli.support.statuses import ask_status
+from shoal.cli.support.statuses import ask_status, check_known
 
 if TYPE_CHECKING:
     from shoal.runtime.addresses import Address
@@ -20,9 +20,7 @@ async def give_order(network_file: Path, broker: str, name: str, **said: str) ->
 
     network = read_network(network_file)
     statuses = await ask_status(network)
-    if broker not in statuses:
-        names = ", ".join(statuses)
-        raise UserError(f"{network.name} has no broker {broker}; its brokers are {names}")
+    check_known(network, statuses, broker)
     found = statuses[broker]
     if found is None:
         raise UserError(f"{broker} does not answer, or has no admin address")

@@ -6,7 +6,10 @@ import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from shoal.cli.support.errors import UserError
+
 if TYPE_CHECKING:
+    from shoal.runtime.addresses import Address
     from shoal.runtime.network_file import Network
 
 # Every broker of a network answers with one of these; None when it does not answer.
@@ -27,6 +30,27 @@ async def ask_status(network: Network) -> Statuses:
         joined = {name: admin for name, admin in known.items() if name not in listed}
         found = {name: answer for name, answer in found.items() if answer or name in known}
         found |= await _ask_all(joined)
+    return found
+
+
+def check_known(network: Network, statuses: Statuses, broker: str) -> None:
+    """UserError unless a broker of that name is in the network."""
+    if broker not in statuses:
+        names = ", ".join(statuses)
+        raise UserError(f"{network.name} has no broker {broker}; its brokers are {names}")
+
+
+def admin_addresses(network: Network, statuses: Statuses) -> dict[str, Address]:
+    """Where those listen that have answered; UserError when none has."""
+    from shoal.runtime.addresses import read_address
+
+    found = {
+        name: read_address(answer["listening"]["admin"])
+        for name, answer in statuses.items()
+        if answer is not None
+    }
+    if not found:
+        raise UserError(f"no broker of {network.name} answers")
     return found
 
 

@@ -210,7 +210,7 @@ class Dynatops(BaseStrategy):
     def arrived(self, message: Arrived, out: list[Effect]) -> None:
         if message.entry == self.broker:
             self.outbox.arrived(message, out)
-        elif message.entry in self.membership.others:
+        else:
             self.ways.answer(message.entry, message, out)
 
     # --- who should stand where ---------------------------------------------------------------
