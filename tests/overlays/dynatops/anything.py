@@ -11,6 +11,8 @@ from shoal.overlays.dynatops.members.view import View
 from shoal.overlays.dynatops.messages import (
     Arrived,
     Counted,
+    EndRefused,
+    EndWanted,
     Interest,
     Introduction,
     JoinWanted,
@@ -53,6 +55,8 @@ def ring_messages(
         ViewSaid: st.builds(ViewSaid, views),
         JoinWanted: st.builds(JoinWanted, brokers, NUMBERS),
         LeaveWanted: st.builds(LeaveWanted),
+        EndWanted: st.builds(EndWanted),
+        EndRefused: st.builds(EndRefused),
         LinkLost: st.builds(LinkLost, ages, brokers, yes),
         Interest: st.builds(Interest, ages, brokers, some, NUMBERS, rows, numbers, yes, yes),
         Known: st.builds(Known, ages, brokers, brokers, NUMBERS),
@@ -67,7 +71,7 @@ def ring_messages(
         ),
         ToRoot: st.builds(ToRoot, publications, ages, brokers, NUMBERS, brokers, NUMBERS, yes),
         ToHomes: st.builds(
-            ToHomes, publications, ages, brokers, NUMBERS, some, NUMBERS, NUMBERS, yes
+            ToHomes, publications, ages, brokers, NUMBERS, NUMBERS, NUMBERS, yes, some
         ),
         Arrived: st.builds(
             Arrived,
