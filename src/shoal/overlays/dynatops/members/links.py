@@ -24,6 +24,7 @@ class OwnLinks:
     linked  those that are up
     met     of those the ones whose other end has greeted: when it started
     broken  the brokers to which nothing may follow in this view
+    lost    the brokers whose links have failed, and are not back
     asked   the brokers that the system wants links with, beside what its structure asks for; the
             other end wants the same
     """
@@ -33,6 +34,7 @@ class OwnLinks:
         self.linked = dict.fromkeys(sorted(neighbours))
         self.met: dict[BrokerId, int] = {}
         self.broken: set[BrokerId] = set()
+        self.lost: set[BrokerId] = set()
         self.asked: Collection[BrokerId] = ()
         # Who is sent to though nobody agreed on a link, and whether that was so of late.
         self._demanded: dict[BrokerId, bool] = {}
@@ -60,6 +62,9 @@ class OwnLinks:
         self.linked.pop(neighbour, None)
         self.met.pop(neighbour, None)
         self._ending.discard(neighbour)
+        self.lost.discard(neighbour)
+        if state is LinkState.FAILED:
+            self.lost.add(neighbour)
         if state is LinkState.UP:
             self._opened.add(neighbour)
             self.linked[neighbour] = None
@@ -91,9 +96,13 @@ class OwnLinks:
                 out.append(OpenLink(each, is_lasting=True))
 
     def demand(self, broker: BrokerId, out: list[Effect]) -> None:
-        """This broker has something for another: a link, though nobody agreed on it."""
-        self._demanded[broker] = True
-        self.open((), (), out)
+        """This broker has something for another: a link, if nobody agreed on one."""
+        if broker in self.asked:
+            return
+        # One that is up may be about to end.
+        if broker in self._demanded or not self.may_send(broker):
+            self._demanded[broker] = True
+            self.open((), (), out)
 
     # --- links that are needed no more --------------------------------------------------------
 

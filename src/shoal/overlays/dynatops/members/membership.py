@@ -383,6 +383,12 @@ class Membership:
         if self.view is not None and not self.has_left:
             self.links.open(self._needed, self._joiners if self.is_manager else (), out)
 
+    def ask(self, brokers: Collection[BrokerId], now_us: int, out: list[Effect]) -> None:
+        """The system wants links with these beside, and so do they."""
+        self.links.asked = tuple(brokers)
+        self._open_links(out)
+        self.tidy_later(now_us, out)
+
     def tidy_later(self, now_us: int, out: list[Effect]) -> None:
         """What is needed has changed: let other links end in a while."""
         if not self._is_to_tidy:

@@ -29,6 +29,11 @@ class Ways:
         """How many messages wait."""
         return len(self._early) + sum(map(len, self._queued.values()))
 
+    @property
+    def hops_awaited(self) -> list[BrokerId]:
+        """The brokers that something waits for a link with."""
+        return sorted(self._queued)
+
     # --- sending ------------------------------------------------------------------------------
 
     def send(self, target: BrokerId, message: Message, out: list[Effect]) -> None:
