@@ -15,8 +15,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import NamedTuple, Protocol
 
+import msgspec
+
 from shoal.broker.effects import Effect
 from shoal.broker.messages import RoutedPublication
+from shoal.broker.onward import Asked, Hop, Onward, read_told, write_told
 from shoal.model import BrokerId, ClientId
 from shoal.overlays.dynatops.members.membership import Membership
 from shoal.overlays.dynatops.messages import Arrived, ToHomes, ToRoot
@@ -41,6 +44,13 @@ class _Held(NamedTuple):
     life: int
     hops: int
     again: bool
+
+
+class Told(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Of a publication: the root that it goes to, or from there on the homes that it is for."""
+
+    root: BrokerId = ""
+    homes: tuple[BrokerId, ...] | None = None
 
 
 class Home(Protocol):
@@ -195,6 +205,31 @@ class Routing:
         )
         arrived = Arrived(carrier.age, carrier.entry, self._broker, carrier.total, numbers)
         self._home.arrived(arrived, out)
+
+    def onward(self, asked: Asked, root: BrokerId) -> Onward:
+        """Where a publication would go; at its entry over this root."""
+        if self._membership.places is None:
+            return Onward(problem="it is in no view yet")
+        told = Told(root) if asked.source is None else read_told(asked.told, Told)
+        if told.homes is not None:
+            return self._to_homes(told.homes)
+        if told.root != self._broker:
+            if told.root not in self._membership.places:
+                return Onward(problem=f"the root, {told.root}, is not in its view")
+            hop = self._membership.places.next_hop(self._broker, told.root)
+            return Onward((Hop(hop, write_told(told), f"towards {told.root}, its topic's root"),))
+        if not self._interests.is_complete:
+            missing = ", ".join(self._interests.missing)
+            return Onward(problem=f"the root waits until {missing} says what is wanted there")
+        return self._to_homes(tuple(self._interests.homes(asked.attributes)))
+
+    def _to_homes(self, homes: tuple[BrokerId, ...]) -> Onward:
+        others = [each for each in homes if each != self._broker]
+        hops = tuple(
+            Hop(hop, write_told(Told(homes=behind)), f"for {', '.join(behind)}")
+            for hop, behind in self._ways.hops(others)
+        )
+        return Onward(hops, is_local=self._broker in homes)
 
     # --- a new view ---------------------------------------------------------------------------
 
