@@ -224,7 +224,14 @@ class Live:
     def _delivered(self, delivery: Deliver, now_us: int) -> None:
         routed = delivery.routed
         self.deliveries.append(
-            Delivery(routed.publication, delivery.subscriptions, delivery.client, "", now_us, delivery.hops)
+            Delivery(
+                routed.publication,
+                delivery.subscriptions,
+                delivery.client,
+                "",
+                now_us,
+                delivery.hops,
+            )
         )
 
     @property

@@ -46,9 +46,17 @@ class Way(NamedTuple):
             for broker, reason in zip(self.brokers, reasons, strict=True)
         )
 
-    def _to(self, broker: str, reason: str) -> Way:
-        reasons = self.reasons or ("",) * len(self.brokers)
-        return self._replace(brokers=(*self.brokers, broker), reasons=(*reasons, reason))
+    def to(self, broker: str, reason: str) -> Way:
+        """It, and on to a broker, which may be the last one again: of that both reasons are said.
+
+        >>> Way(("B1",)).to("B1", "matches it").to("B2", "").text()
+        'B1 (matches it) -> B2'
+        """
+        *before, last = self.reasons or ("",) * len(self.brokers)
+        if broker == self.brokers[-1]:
+            both = "; ".join(filter(None, (last, reason)))
+            return self._replace(reasons=(*before, both))
+        return self._replace(brokers=(*self.brokers, broker), reasons=(*before, last, reason))
 
 
 async def find_way(start: str, target: str, ask: AskOnward, statuses: Statuses) -> Way:
@@ -80,7 +88,7 @@ async def find_way(start: str, target: str, ask: AskOnward, statuses: Statuses) 
             nearest = distance, way._replace(problem=_end(here, target, names, found["problem"]))
         for hop in found["hops"]:
             there = hop["neighbour"]
-            further = way if there == here else way._to(there, hop["why"])
+            further = way.to(there, hop["why"])
             step = distances.get(there, FAR), next(order), further, here, hop["told"]
             heappush(waiting, step)
     return nearest[1]

@@ -32,6 +32,9 @@ from shoal.overlays.dynatops.topics.ways import Ways
 # Publishers, or their topics, whose last publication is remembered.
 MAX_REMEMBERED = 200_000
 
+# Homes that are named to an operator.
+NAMED = 5
+
 # Whose order is kept: the entry, its life, the publisher and, by topic, that.
 Stream = tuple[BrokerId, int, ClientId, str | None]
 
@@ -212,7 +215,7 @@ class Routing:
             return Onward(problem="it is in no view yet")
         told = Told(root) if asked.source is None else read_told(asked.told, Told)
         if told.homes is not None:
-            return self._to_homes(told.homes)
+            return self._to_homes(told.homes, "on its way to")
         if told.root != self._broker:
             if told.root not in self._membership.places:
                 return Onward(problem=f"the root, {told.root}, is not in its view")
@@ -221,12 +224,13 @@ class Routing:
         if not self._interests.is_complete:
             missing = ", ".join(self._interests.missing)
             return Onward(problem=f"the root waits until {missing} says what is wanted there")
-        return self._to_homes(tuple(self._interests.homes(asked.attributes)))
+        why = f"{self._broker} is its root, and knows that it is for"
+        return self._to_homes(tuple(self._interests.homes(asked.attributes)), why)
 
-    def _to_homes(self, homes: tuple[BrokerId, ...]) -> Onward:
+    def _to_homes(self, homes: tuple[BrokerId, ...], why: str) -> Onward:
         others = [each for each in homes if each != self._broker]
         hops = tuple(
-            Hop(hop, write_told(Told(homes=behind)), f"for {', '.join(behind)}")
+            Hop(hop, write_told(Told(homes=behind)), f"{why} {_named(behind)}")
             for hop, behind in self._ways.hops(others)
         )
         return Onward(hops, is_local=self._broker in homes)
@@ -243,3 +247,8 @@ class Routing:
                 for stream, number in self._last.items()
                 if there.get(stream[0], stream[1]) == stream[1]
             }
+
+
+def _named(homes: tuple[BrokerId, ...]) -> str:
+    more = f" and {len(homes) - NAMED} more" if len(homes) > NAMED else ""
+    return ", ".join(homes[:NAMED]) + more
