@@ -20,6 +20,7 @@ from collections.abc import Collection, Mapping
 from functools import partial
 
 from shoal.broker.effects import Effect, TimerKey
+from shoal.broker.onward import Asked, Onward
 from shoal.broker.strategy import BrokerContext, unexpected
 from shoal.model import BrokerId
 from shoal.overlays.dynatops.clients import Clients
@@ -30,7 +31,7 @@ from shoal.overlays.dynatops.parameters import Order, Parameters
 from shoal.overlays.dynatops.reconfiguration.counting import Counting
 from shoal.overlays.dynatops.reconfiguration.manager import Manager
 from shoal.overlays.dynatops.topics.interests import Interests
-from shoal.overlays.dynatops.topics.keys import keys_of
+from shoal.overlays.dynatops.topics.keys import key_of, keys_of
 from shoal.overlays.dynatops.topics.outbox import Outbox
 from shoal.overlays.dynatops.topics.routing import Routing
 from shoal.overlays.dynatops.users.placing import Placing
@@ -78,6 +79,10 @@ class Dynatops(InViews):
     @property
     def keeps_order(self) -> bool:
         return self.parameters.order is Order.PUBLISHER
+
+    def onward(self, asked: Asked) -> Onward:
+        key = key_of(asked.attributes, self.parameters.topic)
+        return self.routing.onward(asked, self._root_of(key))
 
     # --- inputs -------------------------------------------------------------------------------
 

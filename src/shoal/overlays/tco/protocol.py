@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from shoal.broker.effects import Effect, LinkState, TimerKey
+from shoal.broker.onward import Asked, Onward
 from shoal.broker.strategy import BrokerContext, ProtocolError, unexpected
 from shoal.model import BrokerId
 from shoal.overlays.dynatops.clients import Clients
@@ -84,6 +85,9 @@ class Tco(InViews):
     @property
     def keeps_order(self) -> bool:
         return True
+
+    def onward(self, asked: Asked) -> Onward:
+        return self.routing.onward(asked)
 
     # --- inputs -------------------------------------------------------------------------------
 

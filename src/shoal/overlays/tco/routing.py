@@ -12,8 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from itertools import groupby
 
+import msgspec
+
 from shoal.broker.effects import Effect
 from shoal.broker.messages import RoutedPublication
+from shoal.broker.onward import Asked, Hop, Onward, read_told, write_told
 from shoal.broker.strategy import ProtocolError
 from shoal.model import BrokerId
 from shoal.overlays.dynatops.members.membership import Membership
@@ -30,6 +33,12 @@ from shoal.overlays.tco.trees import Part, branches, tree_of
 MAX_TREES = 10_000
 
 _Homes = tuple[BrokerId, ...]
+
+
+class Told(msgspec.Struct, frozen=True):
+    """Of a publication: the tree that it goes along, as in `Along`."""
+
+    stops: tuple[Stop, ...]
 
 
 class _Line:
@@ -177,13 +186,8 @@ class Routing:
         return found
 
     def _pass_on(self, carrier: Along, stops: tuple[Stop, ...], out: list[Effect]) -> None:
-        hop, hub = stops[0].broker, self._hub
-        if hop in self._membership.links.lost and hub not in (hop, self._broker):
-            # The link has been lost, and is not back: the hub has one, too.
-            onto_hub = Stop(hub, 0, -1)
-            behind = [Stop(each.broker, each.before + 1, each.number) for each in stops[1:]]
-            stops = (onto_hub, Stop(hop, 0, stops[0].number), *behind)
-            hop = hub
+        stops = self._over(stops)
+        hop = stops[0].broker
         onward = Along(
             carrier.publications,
             carrier.age,
@@ -197,24 +201,66 @@ class Routing:
         self._want(hop, out)
         self._ways.put(hop, onward, out)
 
+    def _over(self, stops: tuple[Stop, ...]) -> tuple[Stop, ...]:
+        """The tree as it is; over the hub, if the link to its first broker is lost for now."""
+        hop, hub = stops[0].broker, self._hub
+        if hop not in self._membership.links.lost or hub in (hop, self._broker):
+            return stops
+        behind = [Stop(each.broker, each.before + 1, each.number) for each in stops[1:]]
+        return (Stop(hub, 0, -1), Stop(hop, 0, stops[0].number), *behind)
+
     # --- along a tree -------------------------------------------------------------------------
 
     def along(self, carrier: Along, out: list[Effect]) -> None:
         """Publications have come: deliver them if this is a home, and pass them on."""
         stops = carrier.stops
-        if not stops or stops[0].broker != self._broker:
-            raise ProtocolError("these publications are not to come here")
-        if any(not 0 <= stop.before < at for at, stop in enumerate(stops[1:], 1)):
-            raise ProtocolError("that is no tree")
-        for branch in branches([(stop.broker, stop.before - 1, stop.number) for stop in stops[1:]]):
-            if branch[0][0] == self._broker:
-                raise ProtocolError("nothing goes from a broker to itself")
-            onward = [Stop(broker, max(0, before), number) for broker, before, number in branch]
-            self._pass_on(carrier, tuple(onward), out)
+        try:
+            behind = self._behind(stops)
+        except ValueError as error:
+            raise ProtocolError(str(error)) from None
+        for each in behind:
+            self._pass_on(carrier, each, out)
         if stops[0].number >= 0:
             self._take(carrier, stops[0].number, out)
         else:
             self._count_relayed(carrier)
+
+    def _behind(self, stops: tuple[Stop, ...]) -> list[tuple[Stop, ...]]:
+        """The trees behind this broker; ValueError unless these make one that comes here."""
+        if not stops or stops[0].broker != self._broker:
+            raise ValueError("these publications are not to come here")
+        if any(not 0 <= stop.before < at for at, stop in enumerate(stops[1:], 1)):
+            raise ValueError("that is no tree")
+        found = branches([(stop.broker, stop.before - 1, stop.number) for stop in stops[1:]])
+        if any(branch[0][0] == self._broker for branch in found):
+            raise ValueError("nothing goes from a broker to itself")
+        return [
+            tuple(Stop(broker, max(0, before), number) for broker, before, number in branch)
+            for branch in found
+        ]
+
+    def onward(self, asked: Asked) -> Onward:
+        """Where a publication would go."""
+        if self._membership.places is None:
+            return Onward(problem="it is in no view yet")
+        if asked.source is not None:
+            stops = read_told(asked.told, Told).stops
+            behind = self._behind(stops)
+            is_local, why = stops[0].number >= 0, "the next of its tree"
+        elif not self._interests.is_complete:
+            missing = ", ".join(self._interests.missing)
+            return Onward(problem=f"it waits until {missing} says what is wanted there")
+        else:
+            topic = key_of(asked.attributes, self._topic)
+            homes = tuple(self._interests.homes(asked.attributes))
+            behind = [
+                tuple(Stop(broker, max(0, before), is_home - 1) for broker, before, is_home in each)
+                for each in self._branches(topic, homes)
+            ]
+            is_local, why = self._broker in homes, "the first of its tree"
+        ways = [self._over(each) for each in behind]
+        hops = tuple(Hop(each[0].broker, write_told(Told(each)), why) for each in ways)
+        return Onward(hops, is_local=is_local)
 
     def _count_relayed(self, carrier: Along) -> None:
         for routed in carrier.publications:

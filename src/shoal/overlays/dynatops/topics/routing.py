@@ -15,8 +15,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import NamedTuple, Protocol
 
+import msgspec
+
 from shoal.broker.effects import Effect
 from shoal.broker.messages import RoutedPublication
+from shoal.broker.onward import Asked, Hop, Onward, read_told, write_told
 from shoal.model import BrokerId
 from shoal.overlays.dynatops.members.membership import Membership
 from shoal.overlays.dynatops.messages import ToHomes, ToRoot
@@ -27,6 +30,9 @@ from shoal.overlays.dynatops.topics.keys import key_of
 from shoal.overlays.dynatops.topics.outbox import runs
 from shoal.overlays.dynatops.topics.ways import Ways
 
+# Homes that are named to an operator.
+NAMED = 5
+
 
 class _Held(NamedTuple):
     """What has come to its root before that knows what all homes want."""
@@ -36,6 +42,13 @@ class _Held(NamedTuple):
     life: int
     hops: int
     again: bool
+
+
+class Told(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Of a publication: the root that it goes to, or from there on the homes that it is for."""
+
+    root: BrokerId = ""
+    homes: tuple[BrokerId, ...] | None = None
 
 
 class Root(Home, Protocol):
@@ -161,9 +174,40 @@ class Routing:
             self.relayed += len(carrier.publications)
             self._ways.spread_publications(carrier, carrier.targets, out)
 
+    def onward(self, asked: Asked, root: BrokerId) -> Onward:
+        """Where a publication would go; at its entry over this root."""
+        if self._membership.places is None:
+            return Onward(problem="it is in no view yet")
+        told = Told(root) if asked.source is None else read_told(asked.told, Told)
+        if told.homes is not None:
+            return self._to_homes(told.homes, "on its way to")
+        if told.root != self._broker:
+            if told.root not in self._membership.places:
+                return Onward(problem=f"the root, {told.root}, is not in its view")
+            hop = self._membership.places.next_hop(self._broker, told.root)
+            return Onward((Hop(hop, write_told(told), f"towards {told.root}, its topic's root"),))
+        if not self._interests.is_complete:
+            missing = ", ".join(self._interests.missing)
+            return Onward(problem=f"the root waits until {missing} says what is wanted there")
+        why = f"{self._broker} is its root, and knows that it is for"
+        return self._to_homes(tuple(self._interests.homes(asked.attributes)), why)
+
+    def _to_homes(self, homes: tuple[BrokerId, ...], why: str) -> Onward:
+        others = [each for each in homes if each != self._broker]
+        hops = tuple(
+            Hop(hop, write_told(Told(homes=behind)), f"{why} {_named(behind)}")
+            for hop, behind in self._ways.hops(others)
+        )
+        return Onward(hops, is_local=self._broker in homes)
+
     # --- a new view ---------------------------------------------------------------------------
 
     def begin(self, lives: Mapping[BrokerId, int]) -> None:
         """What was held is sent again by its entry."""
         self._held.clear()
         self._arrivals.begin(lives)
+
+
+def _named(homes: tuple[BrokerId, ...]) -> str:
+    more = f" and {len(homes) - NAMED} more" if len(homes) > NAMED else ""
+    return ", ".join(homes[:NAMED]) + more
