@@ -140,6 +140,13 @@ class Leave(msgspec.Struct, frozen=True):
     """
 
 
+class Order(msgspec.Struct, frozen=True):
+    """An operator orders what only the system knows how to do; `Answered` answers, at once."""
+
+    name: str
+    said: Mapping[str, str] = {}
+
+
 Input = (
     Started
     | Received
@@ -151,6 +158,7 @@ Input = (
     | Loads
     | Costs
     | Leave
+    | Order
 )
 
 
@@ -310,6 +318,12 @@ class Stays(msgspec.Struct, frozen=True):
     reason: str
 
 
+class Answered(msgspec.Struct, frozen=True):
+    """An order is followed, or why it is not."""
+
+    problem: str = ""
+
+
 class MoveClient(msgspec.Struct, frozen=True):
     """Send a client to another broker, with what it has subscribed to, advertised and is owed.
 
@@ -343,6 +357,7 @@ Effect = (
     | WatchCosts
     | Left
     | Stays
+    | Answered
     | Unsettled
     | Settled
     | Continue

@@ -87,6 +87,9 @@ class Parameters(ViewParameters, frozen=True, kw_only=True, forbid_unknown_field
     reconfigure_us      T_free, after which it is looked whether brokers should change places (5.1;
                         the paper has 10 h); 0: they stay where they are
     search              whose swaps are looked at: next; worst is the paper's
+    pinned              brokers that stay where they stand, but for others that come and go (ours)
+    regions             brokers change places only with others of their row, those of none with
+                        each other (ours)
     delay_weight        w_d, how much a hop to a broker that wants a topic weighs beside a relay
                         (5)
     rate_percent        alpha, how much of the expected rate is the last one (Eq. 8): 30
@@ -104,6 +107,8 @@ class Parameters(ViewParameters, frozen=True, kw_only=True, forbid_unknown_field
     order: Order = Order.PUBLISHER
     reconfigure_us: int = 0
     search: Search = Search.NEXT
+    pinned: tuple[BrokerId, ...] = ()
+    regions: tuple[tuple[BrokerId, ...], ...] = ()
     delay_weight: float = 1.0
     rate_percent: int = 30
     threshold_percent: int = 10

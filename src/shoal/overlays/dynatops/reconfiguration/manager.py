@@ -15,6 +15,7 @@ from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from shoal.broker.effects import Effect, Record, SetTimer
+from shoal.model import BrokerId
 from shoal.overlays.dynatops.members.membership import Membership
 from shoal.overlays.dynatops.members.view import Age, View
 from shoal.overlays.dynatops.messages import TopicCount
@@ -24,6 +25,7 @@ from shoal.overlays.dynatops.records import ReconfigurationRecord
 if TYPE_CHECKING:  # compiled code: only who plans needs it
     from shoal.overlays.dynatops.planning.greedy import Proposal, Step
     from shoal.overlays.dynatops.planning.problem import Amounts, Flags
+    from shoal.overlays.dynatops.planning.swapping import Rules
     from shoal.overlays.dynatops.structures.structure import Structure
 
 DECIDE = ("reconfiguration", "decide")
@@ -52,6 +54,7 @@ def _work(
     expected: Amounts,
     start: tuple[int, ...],
     parameters: Parameters,
+    rules: Rules,
 ) -> Generator[None, None, Proposal | None]:
     """Algorithm 2 to step 2, whether a change could be worth it, then Algorithms 3 and 4."""
     from shoal.overlays.dynatops.planning.costs import notification_cost
@@ -68,13 +71,27 @@ def _work(
         return None
     yield
     steps: list[Step] = []
-    for step in searched(problem, start, parameters.search.value):
+    for step in searched(problem, start, rules):
         if step is not None:
             steps.append(step)
         if len(steps) == MAX_STEPS:
             break
         yield
     return best_of(problem, start, cost, steps, parameters.price_percent / 100)
+
+
+def _rules(names: list[BrokerId], parameters: Parameters) -> Rules:
+    """Which swaps of these brokers are allowed."""
+    import numpy as np
+
+    from shoal.overlays.dynatops.planning.swapping import Rules
+
+    regions = {name: number for number, row in enumerate(parameters.regions, 1) for name in row}
+    return Rules(
+        parameters.search.value,
+        pinned=np.array([name in parameters.pinned for name in names]) if names else None,
+        regions=[regions.get(name, 0) for name in names] if parameters.regions else None,
+    )
 
 
 @cache
@@ -86,7 +103,8 @@ def _warm_up() -> None:
 
     wanted = np.array([[False], [True], [False], [True]])
     parameters = Parameters(delay_weight=0.0, threshold_percent=0)
-    for _ in _work(Chord(4), [0], wanted, np.array([1.0]), (0, 1, 2, 3), parameters):
+    rules = _rules([], parameters)
+    for _ in _work(Chord(4), [0], wanted, np.array([1.0]), (0, 1, 2, 3), parameters, rules):
         pass
 
 
@@ -140,6 +158,8 @@ class Manager:
         view = self._membership.view
         if view is None or not self._membership.is_manager or len(view.members) < 2:
             return
+        if view.is_held:
+            return
         topics = [topic for topic in self._expected if homes.get(topic)]
         if topics:
             self._search = self._begin(view, topics, homes)
@@ -158,7 +178,8 @@ class Manager:
         expected = np.array([self._expected[topic] for topic in topics])
         positions = {name: at for at, name in enumerate(view.members)}
         start = tuple(positions[name] for name in numbers)
-        work = _work(places.structure, roots, wanted, expected, start, self._parameters)
+        rules = _rules(list(numbers), self._parameters)
+        work = _work(places.structure, roots, wanted, expected, start, self._parameters, rules)
         return _Search(view.age, start, work)
 
     def _take_step(self, search: _Search, now_us: int, out: list[Effect]) -> None:
@@ -188,7 +209,9 @@ class Manager:
             return
         names = sorted(view.members)
         members = tuple(names[number] for number in inverse(found.mapping))
-        self._membership.rearrange(members, now_us, out)
+        if not self._membership.rearrange(members, now_us, out, is_held=False):
+            self._record("dropped", now_us, out)
+            return
         count = len(moved(search.start, found.mapping))
         self._record("done", now_us, out, count, found.benefit, found.cost)
 
