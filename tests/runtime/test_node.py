@@ -120,8 +120,10 @@ class Links:
 
     def open(self, neighbour: str, address: str, *, is_lasting: bool) -> None: ...
 
-    def end(self, neighbour: str) -> None:
+    def end(self, neighbour: str, *, is_recalled: bool = False) -> None:
         self._node.changed([LinkChanged(neighbour, LinkState.ENDED)])
+
+    def recall(self, neighbour: str, over: str) -> None: ...
 
     def ready(self, neighbour: str) -> None: ...
 

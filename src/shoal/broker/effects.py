@@ -85,7 +85,8 @@ class LinkChanged(msgspec.Struct, frozen=True):
 class Returned(msgspec.Struct, frozen=True):
     """What was sent to a neighbour, and was not settled there when its link was given up.
 
-    It comes behind the word that the link is down, in the order in which it was sent, marked.
+    It comes behind the word that the link is down, in the order in which it was sent, marked.  What
+    the machine has recalled comes next, before all that is held back.
     """
 
     neighbour: BrokerId
@@ -221,10 +222,21 @@ class EndLink(msgspec.Struct, frozen=True):
     """End a link for good, once all that is sent over it, either way, is settled.
 
     Then both ends hear that it has ended.  Should it fail before, it has failed, and it is not
-    brought up again.
+    brought up again.  If all `is_recalled`, it need not be settled there.
     """
 
     neighbour: BrokerId
+    is_recalled: bool = False
+
+
+class Recall(msgspec.Struct, frozen=True):
+    """Bring what a neighbour was sent and has not settled (`Returned`), to be sent `over` another.
+
+    Each publication once, and none that came from that other one.
+    """
+
+    neighbour: BrokerId
+    over: BrokerId
 
 
 class Hold(msgspec.Struct, frozen=True):
@@ -337,6 +349,7 @@ Effect = (
     | LinkReady
     | ResetLink
     | EndLink
+    | Recall
     | Hold
     | Release
     | Watch

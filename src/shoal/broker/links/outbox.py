@@ -238,6 +238,19 @@ class LinkOutbox:
         self._check_room()
         return frames
 
+    def forgive(self) -> None:
+        """Nobody waits any more for what is kept here to be settled."""
+        kept = [frame for frame in self if frame.custody is not None]
+        self.bytes -= sum(len(frame.data) for frame in (*self._in_custody.values(), *self._gated))
+        self._in_custody.clear()
+        self._gated.clear()
+        for frame in kept:
+            custody, frame.custody = frame.custody, None
+            assert custody is not None
+            custody.settle()
+        self.open_gate()
+        self._check_room()
+
     def reconnect(self) -> None:
         """What was in flight on a connection that is gone is to be written again."""
         self._waiting.extendleft(reversed(self._in_flight))

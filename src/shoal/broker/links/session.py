@@ -301,14 +301,18 @@ class LinkSession(LinkTraffic):
 
     # --- the end ------------------------------------------------------------------------------
 
-    def end(self) -> list[LinkChanged]:
+    def end(self, *, is_recalled: bool = False) -> list[LinkChanged]:
         """End the link for good, once all that was sent over it is settled.
 
-        What waits at the gate comes back (`returned`).
+        What waits at the gate comes back (`returned`).  If all `is_recalled`, it is settled
+        elsewhere.
         """
         self._ending.want()
+        self._ending.is_recalled |= is_recalled
         changes = self._hear(Word.END)
-        if self._spool is None:
+        if self._ending.is_recalled:
+            self._outbox.forgive()
+        elif self._spool is None:
             # The other end will not be told any tables now.
             self._take_back(self._outbox.empty_gate())
         return changes
@@ -378,7 +382,9 @@ class LinkSession(LinkTraffic):
 
     def _obey(self, control: Any, now_us: int) -> list[LinkChanged]:
         match control:
-            case Ends():
+            case Ends(is_recalled):
+                if is_recalled:
+                    self._inbox.forgive()
                 return self._hear(Word.END)
             case Rests():
                 return self._hear(Word.OVER, now_us) if self._is_settled else []

@@ -29,6 +29,7 @@ from shoal.broker.links.pulse import Pulse
 from shoal.broker.links.spool import Spool
 from shoal.broker.messages import Carrier, Message
 from shoal.broker.wire import Codec, FrameReader, WireError
+from shoal.model import BrokerId, ClientId
 
 
 class LinkTraffic:
@@ -80,6 +81,25 @@ class LinkTraffic:
     def _take_back(self, frames: Iterable[Frame]) -> None:
         """These were not settled; errands among them are asked again elsewhere."""
         self._unsettled += [each for each in frames if not isinstance(each.custody, Errand)]
+
+    def recall(self, over: BrokerId) -> list[tuple[Carrier, Custody]]:
+        """What is not settled, marked, oldest first, to go `over` another link, too.
+
+        Each publication once, and none that came over that link.  Each custody is to be settled, as
+        of what is `returned`.
+        """
+        found, recalled = [], set[tuple[ClientId, int]]()
+        for frame in self._outbox:
+            custody = frame.custody
+            if custody is None or custody.source == over:
+                continue
+            carrier = self._frames.marked(frame.data)
+            new = [each for each in carrier.publications if each.publication.key not in recalled]
+            if new:
+                recalled.update(each.publication.key for each in new)
+                custody.extend()
+                found.append((carrier.with_publications(tuple(new)), custody))
+        return found
 
     def returned(self) -> list[tuple[Carrier, Custody]]:
         """What was not settled when a session ended, marked, oldest first; each is said once.

@@ -198,14 +198,19 @@ class PeerLinks:
         if row is None or opened_us > row.opened_us:
             self._make_last(link, opened_us, "" if row is None else row.address)
 
-    def end(self, neighbour: BrokerId) -> None:
+    def end(self, neighbour: BrokerId, *, is_recalled: bool = False) -> None:
         link = self._links.get(neighbour)
         if link is not None and not link.is_gone:
             if link.is_lasting:
                 self.overlay.ends(neighbour)
-            self._changed(link, link.session.end())
+            self._changed(link, link.session.end(is_recalled=is_recalled))
             self._dialling.see_to(link)
             self._flush_soon(link)
+
+    def recall(self, neighbour: BrokerId, over: BrokerId) -> None:
+        link = self._links.get(neighbour)
+        if link is not None:
+            self._node.returned(neighbour, link.session.recall(over))
 
     def ready(self, neighbour: BrokerId) -> None:
         if self._spools is not None:
