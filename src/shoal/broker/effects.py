@@ -222,21 +222,22 @@ class EndLink(msgspec.Struct, frozen=True):
     """End a link for good, once all that is sent over it, either way, is settled.
 
     Then both ends hear that it has ended.  Should it fail before, it has failed, and it is not
-    brought up again.  If all `is_recalled`, it need not be settled there.
+    brought up again.
     """
 
     neighbour: BrokerId
-    is_recalled: bool = False
 
 
 class Recall(msgspec.Struct, frozen=True):
-    """Bring what a neighbour was sent and has not settled (`Returned`), to be sent `over` another.
+    """Bring what a neighbour was sent and has not settled (`Returned`), to be sent another way.
 
-    Each publication once, and none that came from that other one.
+    Each publication once, and none that came from the neighbour `over` whose link it is to go.  If
+    it `moves`, the first need not settle it, and a link that is ended ends without it.
     """
 
     neighbour: BrokerId
-    over: BrokerId
+    over: BrokerId | None = None
+    moves: bool = False
 
 
 class Hold(msgspec.Struct, frozen=True):

@@ -343,10 +343,10 @@ class Node:
                 self._tell_of_link(neighbour, True)
             case OpenLink(neighbour, address, is_lasting):
                 links.open(neighbour, address, is_lasting=is_lasting)
-            case EndLink(neighbour, is_recalled):
-                links.end(neighbour, is_recalled=is_recalled)
-            case Recall(neighbour, over):
-                links.recall(neighbour, over)
+            case EndLink(neighbour):
+                links.end(neighbour)
+            case Recall(neighbour, over, moves):
+                links.recall(neighbour, over, moves=moves)
             case ResetLink(neighbour):
                 links.reset(neighbour)
 

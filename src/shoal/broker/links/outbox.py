@@ -238,6 +238,15 @@ class LinkOutbox:
         self._check_room()
         return frames
 
+    def read_all(self) -> None:
+        """Take up all that is to be sent, also from the spool."""
+        spool = self._spool
+        while spool is not None and spool.has_unread:
+            read = spool.read()
+            for data, custody, _ in [read] if read is not None else spool.take_pending():
+                self._gated.append(Frame(data, custody))
+                self._add_bytes(len(data))
+
     def forgive(self) -> None:
         """Nobody waits any more for what is kept here to be settled."""
         kept = [frame for frame in self if frame.custody is not None]

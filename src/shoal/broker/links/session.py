@@ -301,18 +301,14 @@ class LinkSession(LinkTraffic):
 
     # --- the end ------------------------------------------------------------------------------
 
-    def end(self, *, is_recalled: bool = False) -> list[LinkChanged]:
-        """End the link for good, once all that was sent over it is settled.
+    def end(self) -> list[LinkChanged]:
+        """End the link for good, once all that was sent over it is settled, or is recalled.
 
-        What waits at the gate comes back (`returned`).  If all `is_recalled`, it is settled
-        elsewhere.
+        What waits at the gate comes back (`returned`).
         """
         self._ending.want()
-        self._ending.is_recalled |= is_recalled
         changes = self._hear(Word.END)
-        if self._ending.is_recalled:
-            self._outbox.forgive()
-        elif self._spool is None:
+        if self._spool is None:
             # The other end will not be told any tables now.
             self._take_back(self._outbox.empty_gate())
         return changes

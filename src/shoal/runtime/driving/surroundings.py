@@ -32,11 +32,11 @@ class Links(Watched, Protocol):
 
     def open(self, neighbour: BrokerId, address: str, *, is_lasting: bool) -> None: ...
 
-    def end(self, neighbour: BrokerId, *, is_recalled: bool = False) -> None:
-        """For good, once all that is sent over it is settled, unless that `is_recalled`."""
+    def end(self, neighbour: BrokerId) -> None:
+        """For good, once all that is sent over it is settled."""
 
-    def recall(self, neighbour: BrokerId, over: BrokerId) -> None:
-        """Return what is not settled at a neighbour and did not come `over` the other."""
+    def recall(self, neighbour: BrokerId, over: BrokerId | None, *, moves: bool) -> None:
+        """Return what is not settled at a neighbour, to go over the link to another."""
 
     def reset(self, neighbour: BrokerId) -> None: ...
 

@@ -198,19 +198,20 @@ class PeerLinks:
         if row is None or opened_us > row.opened_us:
             self._make_last(link, opened_us, "" if row is None else row.address)
 
-    def end(self, neighbour: BrokerId, *, is_recalled: bool = False) -> None:
+    def end(self, neighbour: BrokerId) -> None:
         link = self._links.get(neighbour)
         if link is not None and not link.is_gone:
             if link.is_lasting:
                 self.overlay.ends(neighbour)
-            self._changed(link, link.session.end(is_recalled=is_recalled))
+            self._changed(link, link.session.end())
             self._dialling.see_to(link)
             self._flush_soon(link)
 
-    def recall(self, neighbour: BrokerId, over: BrokerId) -> None:
+    def recall(self, neighbour: BrokerId, over: BrokerId | None, *, moves: bool) -> None:
         link = self._links.get(neighbour)
         if link is not None:
-            self._node.returned(neighbour, link.session.recall(over))
+            self._node.returned(neighbour, link.session.recall(over, moves=moves))
+            self._flush_soon(link)
 
     def ready(self, neighbour: BrokerId) -> None:
         if self._spools is not None:

@@ -259,7 +259,7 @@ class Overlay:
         self.tree.turn(turn, before, behind, out, opens=ring.opens_link, ends=ring.ends_link)
         self._turned = {before: behind}
         old, new = before if ring.ends_link else None, (behind,) if ring.opens_link else ()
-        out.append(Recall(before, behind))
+        out.append(Recall(before, behind, moves=ring.ends_link))
         self.memory.exchanged(verdict)
         self._routing.replaced(old, new, now_us, out)
         if ring.opens_link:
@@ -269,7 +269,7 @@ class Overlay:
                 out.append(LinkReady(behind))
         if ring.ends_link:
             self.memory.put(before, Standing(False, verdict.at_us))
-            self._end(before, out, is_recalled=True)
+            self._end(before, out)
         self._go_on(ring, now_us, out)
         self._listener.done(ring.exchange, now_us, out)
 
@@ -441,10 +441,10 @@ class Overlay:
             self._missed.append(neighbour)
         self._end(neighbour, out)
 
-    def _end(self, neighbour: BrokerId, out: list[Effect], *, is_recalled: bool = False) -> None:
+    def _end(self, neighbour: BrokerId, out: list[Effect]) -> None:
         if neighbour in self._up:
             self._ending.add(neighbour)
-        out.append(EndLink(neighbour, is_recalled))
+        out.append(EndLink(neighbour))
 
     def _put(self, neighbour: BrokerId, standing: Standing, now_us: int, out: list[Effect]) -> None:
         """It was settled elsewhere, later than is known here, whether the link belongs to it."""
