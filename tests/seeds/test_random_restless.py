@@ -15,8 +15,8 @@ from tests.seeds.test_random_networks import _seeds
 # ended was brought back by a connection that was being made (14).
 FOUND = (0, 4, 9, 12, 13, 14, 21, 24)
 # The same when several are killed at once: the first broker's answer was held back (0), and who had
-# lost its only link took that for nobody being there (9, 42, 51); one that had started again did not
-# hear of the exchange from the others of the cycle (40).
+# lost its only link took that for nobody being there (9, 42, 51); one that had started again did
+# not hear of the exchange from the others of the cycle (40).
 FOUND_AT_ONCE = (0, 9, 40, 42, 51)
 
 

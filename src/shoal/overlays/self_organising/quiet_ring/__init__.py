@@ -27,8 +27,9 @@ from outside.
   back that went meanwhile.
 - Which links belong to the tree, and the last exchanges that were done, a broker asks its driver to
   remember (`links/memory.py`) before anybody hears of it. So who is in doubt asks the first broker
-  when its link to it is up again; and who starts again hears in the greeting, from any broker of the
-  cycle, of the exchange that it missed, and takes no publication before it has the new link's tables.
+  when its link to it is up again; and who starts again hears in the greeting, from any of the
+  cycle's brokers, of the exchange that it missed, and takes no publication before it has the new
+  link's tables.
 - If all brokers of a cycle are killed as the first decides, both links may be remembered.
   Broadcasts then come round from both sides; the last link of the cycle by name goes, after a word
   has gone round it (`cycles.py`).
