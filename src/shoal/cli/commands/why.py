@@ -13,11 +13,13 @@ import typer
 
 from shoal.cli.support.clients import read_attribute
 from shoal.cli.support.errors import UserError
+from shoal.cli.support.operators import Operator, OperatorPassword, read_caller
 from shoal.cli.support.routes import Answers, down, find_way, queues
 from shoal.cli.support.statuses import Statuses, admin_addresses, ask_status
 
 if TYPE_CHECKING:
     from shoal.runtime.network_file import Network
+    from shoal.runtime.operations.caller import Caller
 
 
 def why(
@@ -34,6 +36,8 @@ def why(
         str, typer.Option(metavar="BROKER", help="Where it is published, if not by --publisher.")
     ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="What each broker says.")] = False,
+    operator: Operator = "",
+    operator_password: OperatorPassword = "",
 ) -> None:
     """Say why a message reaches a client of a running network, or does not.
 
@@ -43,7 +47,8 @@ def why(
     """
     from shoal.cli.support.networks import read_network
 
-    network = read_network(network_file)
+    network = read_network(network_file, has_files=False)
+    caller = read_caller(network, operator, operator_password)
     query = {
         "client": client,
         "topic": topic,
@@ -51,7 +56,7 @@ def why(
         "attributes": json.dumps(dict(map(read_attribute, attributes or ()))),
         "publisher": publisher,
     }
-    statuses, answers = asyncio.run(_ask(network, query))
+    statuses, answers = asyncio.run(_ask(network, caller, query))
     if as_json:
         print(json.dumps(answers, indent=2))
         return
@@ -63,11 +68,13 @@ def why(
         raise typer.Exit(1)
 
 
-async def _ask(network: Network, query: Mapping[str, str]) -> tuple[Statuses, Answers]:
+async def _ask(
+    network: Network, caller: Caller, query: Mapping[str, str]
+) -> tuple[Statuses, Answers]:
     """Every broker, until it has said all."""
     from shoal.runtime.supervisor import get_json
 
-    statuses = await ask_status(network)
+    statuses = await ask_status(network, caller)
     here = admin_addresses(network, statuses)
 
     async def ask(name: str) -> dict[str, Any]:
@@ -75,7 +82,8 @@ async def _ask(network: Network, query: Mapping[str, str]) -> tuple[Statuses, An
         skip: int | None = 0
         while skip is not None:
             try:
-                found = await get_json(here[name], f"/why?{urlencode({**query, 'skip': skip})}")
+                path = f"/why?{urlencode({**query, 'skip': skip})}"
+                found = await get_json(here[name], path, caller.to(name))
             except OSError as error:
                 raise UserError(f"{name} does not answer: {error}") from error
             if "problem" in found:
