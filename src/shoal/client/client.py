@@ -194,7 +194,7 @@ class Client:
                     self._problem = str(error)
                 if socket.was_up:
                     pause_s = FIRST_PAUSE_S
-                elif not self._has_been_up:
+                elif not self._has_been_up and socket.elsewhere is None:
                     await self._check(socket)
                 hops = 0 if socket.elsewhere is None or socket.age_s > SETTLED_S else hops + 1
                 if socket.elsewhere:
