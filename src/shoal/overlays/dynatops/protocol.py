@@ -22,6 +22,7 @@ from contextlib import suppress
 from shoal.broker.custody import marked
 from shoal.broker.effects import Effect, LinkState, SetTimer, Started, TimerKey
 from shoal.broker.messages import Message, RoutedPublication
+from shoal.broker.onward import Asked, Onward
 from shoal.broker.strategy import BaseStrategy, BrokerContext, ProtocolError, unexpected
 from shoal.model import BrokerId, ClientId
 from shoal.overlays.dynatops.clients import Clients
@@ -43,6 +44,7 @@ from shoal.overlays.dynatops.parameters import Order, Parameters
 from shoal.overlays.dynatops.reconfiguration.counting import Counting
 from shoal.overlays.dynatops.reconfiguration.manager import Manager
 from shoal.overlays.dynatops.topics.interests import Interests
+from shoal.overlays.dynatops.topics.keys import key_of
 from shoal.overlays.dynatops.topics.outbox import Outbox
 from shoal.overlays.dynatops.topics.routing import Routing
 from shoal.overlays.dynatops.topics.ways import OfView, Ways
@@ -112,6 +114,10 @@ class Dynatops(BaseStrategy):
     @property
     def keeps_order(self) -> bool:
         return self.parameters.order is Order.PUBLISHER
+
+    def onward(self, asked: Asked) -> Onward:
+        key = key_of(asked.attributes, self.parameters.topic)
+        return self.routing.onward(asked, self._root_of(key))
 
     # --- inputs -------------------------------------------------------------------------------
 

@@ -15,8 +15,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import NamedTuple, Protocol
 
+import msgspec
+
 from shoal.broker.effects import Effect
 from shoal.broker.messages import RoutedPublication
+from shoal.broker.onward import Asked, Hop, Onward, read_told, write_told
 from shoal.model import BrokerId, ClientId
 from shoal.overlays.dynatops.members.membership import Membership
 from shoal.overlays.dynatops.messages import Arrived, ToHomes, ToRoot
@@ -28,6 +31,9 @@ from shoal.overlays.dynatops.topics.ways import Ways
 
 # Publishers, or their topics, whose last publication is remembered.
 MAX_REMEMBERED = 200_000
+
+# Homes that are named to an operator.
+NAMED = 5
 
 # Whose order is kept: the entry, its life, the publisher and, by topic, that.
 Stream = tuple[BrokerId, int, ClientId, str | None]
@@ -41,6 +47,13 @@ class _Held(NamedTuple):
     life: int
     hops: int
     again: bool
+
+
+class Told(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Of a publication: the root that it goes to, or from there on the homes that it is for."""
+
+    root: BrokerId = ""
+    homes: tuple[BrokerId, ...] | None = None
 
 
 class Home(Protocol):
@@ -196,6 +209,32 @@ class Routing:
         arrived = Arrived(carrier.age, carrier.entry, self._broker, carrier.total, numbers)
         self._home.arrived(arrived, out)
 
+    def onward(self, asked: Asked, root: BrokerId) -> Onward:
+        """Where a publication would go; at its entry over this root."""
+        if self._membership.places is None:
+            return Onward(problem="it is in no view yet")
+        told = Told(root) if asked.source is None else read_told(asked.told, Told)
+        if told.homes is not None:
+            return self._to_homes(told.homes, "on its way to")
+        if told.root != self._broker:
+            if told.root not in self._membership.places:
+                return Onward(problem=f"the root, {told.root}, is not in its view")
+            hop = self._membership.places.next_hop(self._broker, told.root)
+            return Onward((Hop(hop, write_told(told), f"towards {told.root}, its topic's root"),))
+        if not self._interests.is_complete:
+            missing = ", ".join(self._interests.missing)
+            return Onward(problem=f"the root waits until {missing} says what is wanted there")
+        why = f"{self._broker} is its root, and knows that it is for"
+        return self._to_homes(tuple(self._interests.homes(asked.attributes)), why)
+
+    def _to_homes(self, homes: tuple[BrokerId, ...], why: str) -> Onward:
+        others = [each for each in homes if each != self._broker]
+        hops = tuple(
+            Hop(hop, write_told(Told(homes=behind)), f"{why} {_named(behind)}")
+            for hop, behind in self._ways.hops(others)
+        )
+        return Onward(hops, is_local=self._broker in homes)
+
     # --- a new view ---------------------------------------------------------------------------
 
     def begin(self, lives: Iterable[tuple[BrokerId, int]]) -> None:
@@ -208,3 +247,8 @@ class Routing:
                 for stream, number in self._last.items()
                 if there.get(stream[0], stream[1]) == stream[1]
             }
+
+
+def _named(homes: tuple[BrokerId, ...]) -> str:
+    more = f" and {len(homes) - NAMED} more" if len(homes) > NAMED else ""
+    return ", ".join(homes[:NAMED]) + more
