@@ -134,6 +134,7 @@ class BrokerService:
             files=files,
             sync=network.storage.sync,
             json=network.json,
+            moves_subscribers=system.moves_subscribers(network.system_parameters),
         )
         if self.spools is not None:
             self.spools.at_full = self.door.clients.refuse

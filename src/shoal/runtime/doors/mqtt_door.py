@@ -66,8 +66,12 @@ class MqttDoor:
         files: JournalFiles | None = None,
         sync: Sync = "never",
         json: Json = "auto",
+        moves_subscribers: bool = False,
     ) -> None:
-        """With `files` it is again what they say; JournalError if they cannot be read."""
+        """With `files` it is again what they say; JournalError if they cannot be read.
+
+        `moves_subscribers`: the broker's system asks who gets what.
+        """
         self.node = node
         self.clients = BrokerClients(
             node.id,
@@ -112,6 +116,7 @@ class MqttDoor:
         if self.clients.door is not None:
             node.attach(self.clients.door.client, self)
         listeners = servers if servers is not None else {}
+        self._moves_subscribers = moves_subscribers and networked
         self._sending_on = SendingOn(node, self.clients, listeners, publishers, self.carry_out)
         if publishers is not None:
             publishers.at_wait = self._slow_down
@@ -129,6 +134,8 @@ class MqttDoor:
         if self.journal is not None:
             self.journal.start()
         self.carry_out(self.clients.take_effects())
+        if self._moves_subscribers:
+            self._sending_on.stand_for_clients()
         self.node.schedule_flush()
 
     async def listen(
@@ -381,6 +388,8 @@ class MqttDoor:
 
     def notify(self, message: Message) -> None:
         """What a broker tells a client's library; the door's own clients need not know."""
+        if self._moves_subscribers:
+            self._sending_on.asked(message)
         _log.debug("notice to the door", extra={"notice": type(message).__name__})
 
     def _hand_on(self) -> None:
@@ -388,6 +397,7 @@ class MqttDoor:
         if self._delivered:
             delivered, self._delivered = self._delivered, []
             self.carry_out(self.clients.deliver(delivered, self.node.clock.now_us()))
+        self._sending_on.answer()
 
     def _record(self) -> None:
         """What happened is on disk before anyone hears."""
