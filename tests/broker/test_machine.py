@@ -50,7 +50,12 @@ from shoal.clients.messages import (
 )
 from shoal.model import Advertisement, MessageId, Publication, Subscription
 from shoal.overlays.departure import DepartureMessage, Meet, Met
-from shoal.overlays.dynatops.messages import MembersMessage, TopicMessage
+from shoal.overlays.dynatops.messages import (
+    Arriving,
+    MembersMessage,
+    TopicMessage,
+    ViewCarrier,
+)
 from shoal.overlays.octopia.messages import DepartingMessage
 from shoal.overlays.publisher_relocation.grape.messages import (
     SessionTraces,
@@ -217,6 +222,8 @@ BASES = {
     PathMessage,
     MembersMessage,
     TopicMessage,
+    ViewCarrier,
+    Arriving,
 }
 ANY_MESSAGE = st.one_of(list(MESSAGES.values()))
 FRAMES = st.builds(Frame, NUMBERS, NUMBERS, st.one_of(st.none(), ANY_MESSAGE))
