@@ -138,10 +138,18 @@ class BrokerClients:
     # --- the driver's side --------------------------------------------------------------------
 
     def open(
-        self, now_us: int, *, certificate: str | None = None, address: str | None = None
+        self,
+        now_us: int,
+        *,
+        certificate: str | None = None,
+        address: str | None = None,
+        listener: str = "mqtt",
     ) -> Connection:
-        """A network connection was accepted; `certificate` is the name its peer has proved."""
-        connection = Connection(self, self.touched, now_us, certificate, address)
+        """A network connection was accepted (see `Credentials`)."""
+        known = Credentials(
+            client_id="", certificate=certificate, address=address, listener=listener
+        )
+        connection = Connection(self, self.touched, now_us, known)
         deadline_us = now_us + self.limits.connect_timeout_s * MICROSECONDS
         self._timers.set((_SILENCE_TIMER, connection), deadline_us)
         return connection

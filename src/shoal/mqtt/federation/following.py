@@ -7,7 +7,7 @@ answers with its own round trips, as if all its clients were beside it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container
 
 from shoal.broker.messages import Message, Ping
 from shoal.clients.doors import WhoHad
@@ -27,7 +27,7 @@ class Following:
     """One broker's part.  `servers` are the brokers that clients can be sent to."""
 
     def __init__(self, broker_id: BrokerId, door: Door, audience: Audience) -> None:
-        self.servers: Mapping[BrokerId, str] = {}
+        self.servers: Container[BrokerId] = ()
         self._broker_id = broker_id
         self._door = door
         self._audience = audience

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from socket import SO_KEEPALIVE, SOL_SOCKET
 
@@ -25,6 +25,7 @@ from shoal.mqtt.connection.connection import Connection
 from shoal.mqtt.connection.effects import Ask, ClientEffect, Close, HalfClose, Write
 from shoal.mqtt.content import Json
 from shoal.mqtt.door.repeats import Repeats, Taker, UnorderedRepeats
+from shoal.mqtt.federation.moving import Servers
 from shoal.mqtt.limits import Limits
 from shoal.mqtt.sessions.delivering.outgoing import ClientConnection
 from shoal.runtime.addresses import Address
@@ -61,7 +62,7 @@ class MqttDoor:
         *,
         networked: bool = True,
         publishers: LivePublishers | None = None,
-        servers: Mapping[BrokerId, str] | None = None,
+        servers: Servers | None = None,
         files: JournalFiles | None = None,
         sync: Sync = "never",
         json: Json = "auto",
@@ -182,14 +183,15 @@ class MqttDoor:
 
     # --- sockets ------------------------------------------------------------------------------
 
-    def opened(self, socket: Socket, transport: asyncio.BaseTransport) -> Connection:
-        """A client connected."""
+    def opened(self, socket: Socket, transport: asyncio.BaseTransport, listener: str) -> Connection:
+        """A client connected, by this kind of listener."""
         names = certified_names(transport.get_extra_info("peercert"))
         peer = transport.get_extra_info("peername")
         connection = self.clients.open(
             self.node.clock.now_us(),
             certificate=min(names, default=None),
             address=str(Address(*peer[:2])) if isinstance(peer, tuple) else None,
+            listener=listener,
         )
         self._sockets[connection] = socket
         self.node.schedule_flush()

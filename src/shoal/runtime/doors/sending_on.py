@@ -7,7 +7,7 @@ where what it gets enters, which the system finds out by asking the door who get
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import partial
 
 import msgspec
@@ -18,6 +18,7 @@ from shoal.model import BrokerId, ClientId
 from shoal.mqtt.broker_clients import BrokerClients
 from shoal.mqtt.connection.effects import ClientEffect
 from shoal.mqtt.door.publishers import AskBroker
+from shoal.mqtt.federation.moving import Servers
 from shoal.runtime.doors.publishers import LivePublishers
 from shoal.runtime.node import Node
 
@@ -35,7 +36,7 @@ class SendingOn:
         self,
         node: Node,
         clients: BrokerClients,
-        servers: Mapping[BrokerId, str],
+        servers: Servers,
         publishers: LivePublishers | None,
         carry_out: Callable[[list[ClientEffect]], None],
     ) -> None:
@@ -111,7 +112,9 @@ class SendingOn:
     def _follows(self, client: ClientId, broker: BrokerId) -> bool:
         connection = self._clients.connection(client)
         terms = connection.terms if connection is not None else None
-        return broker in self._servers and terms is not None and terms.follows
+        if connection is None or terms is None or not terms.follows:
+            return False
+        return connection.credentials.listener in self._servers.get(broker, {})
 
     def _send_on(self, client: ClientId, broker: BrokerId) -> None:
         """A client follows its publisher, which has moved."""
