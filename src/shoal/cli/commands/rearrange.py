@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from shoal.cli.support.errors import UserError
+from shoal.cli.support.operators import Operator, OperatorPassword, read_caller
 from shoal.cli.support.statuses import admin_addresses, ask_status
 
 if TYPE_CHECKING:
     from shoal.runtime.network_file import Network
+    from shoal.runtime.operations.caller import Caller
 
 # What a broker says that is not the one to ask.
 _NOT_MINE = " decides that"
@@ -34,6 +36,8 @@ def rearrange(
     go: Annotated[
         bool, typer.Option("--go", help="Brokers change places by themselves again.")
     ] = False,
+    operator: Operator = "",
+    operator_password: OperatorPassword = "",
 ) -> None:
     """Have brokers of a running `dynatops`, `bayeux` or `geops` change places, or stay.
 
@@ -48,24 +52,26 @@ def rearrange(
     orders += [("swap", each) for each in swap or ()]
     orders += [("undo", "")] if undo else []
     orders += [("go", "")] if go else []
-    asyncio.run(_follow(read_network(network_file), orders))
+    network = read_network(network_file, has_files=False)
+    caller = read_caller(network, operator, operator_password)
+    asyncio.run(_follow(network, caller, orders))
 
 
-async def _follow(network: Network, orders: list[tuple[str, str]]) -> None:
+async def _follow(network: Network, caller: Caller, orders: list[tuple[str, str]]) -> None:
     for name, brokers in orders:
-        who = await _ask(network, name, brokers)
+        who = await _ask(network, caller, name, brokers)
         print(f"{who}: {' '.join(filter(None, (name, brokers)))} is done")
 
 
-async def _ask(network: Network, name: str, brokers: str) -> str:
+async def _ask(network: Network, caller: Caller, name: str, brokers: str) -> str:
     """Which broker has followed the order; each is asked, and the manager does it."""
     from shoal.runtime.supervisor import order
 
-    here = admin_addresses(network, await ask_status(network))
+    here = admin_addresses(network, await ask_status(network, caller))
     problems: dict[str, str] = {}
     for broker, address in here.items():
         try:
-            problem = await order(address, "rearrange", do=name, brokers=brokers)
+            problem = await order(address, "rearrange", caller.to(broker), do=name, brokers=brokers)
         except OSError as error:
             problem = f"does not answer: {error}"
         if not problem:
