@@ -32,6 +32,7 @@ COMMANDS = {
     "move": "Send a client of a live network to another broker.",
     "drain": "Send all clients of a live broker to others.",
     "undrain": "Let a live broker take clients in again.",
+    "rearrange": "Have brokers of a live ring change places, or stay.",
     "plan": "Say who sits where in an overlay, by round trips and rates.",
     "check": "Say what is wrong with a network file.",
     "status": "Ask the brokers of a live network what they are doing.",

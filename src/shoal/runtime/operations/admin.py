@@ -12,6 +12,7 @@
 | /onward | where a publication goes from the broker; `shoal why` follows it from one to the next |
 | /leave | by POST: the broker begins to leave its network, 202; 409 and why if it cannot |
 | /move | by POST, `client` and `broker` in the query: 202 when it is there; 409 and why not |
+| /rearrange | by POST, `do` and more in the query, what brokers of `dynatops` are to do; as above |
 | /drain | by POST: the broker begins to send its clients away, and takes nobody in; as above |
 | /undrain | by POST: it takes clients in again; as above |
 
