@@ -36,6 +36,7 @@ COMMANDS = {
     "plan": "Say who sits where in an overlay, by round trips and rates.",
     "check": "Say what is wrong with a network file.",
     "status": "Ask the brokers of a live network what they are doing.",
+    "clients": "Say where the clients of a live network are, and what waits for them.",
     "why": "Say why a client of a live network gets a message, or does not.",
     "password": "Set a user's password in a password file of brokers.",
     "publish": "Publish to a live network.",

@@ -6,6 +6,7 @@
 | /ready | 200 when its links are up and it takes clients in, else 503 and what is missing |
 | /status | the broker, its links, clients and tables as JSON |
 | /metrics | the same figures for Prometheus |
+| /clients | who has a session, where from, and what waits in it, a page of it as below |
 | /subscriptions | what clients ask for, a page of it; `next` is the query of the next one |
 | /why | what the broker knows of a publication and a client that may get it |
 | /onward | where a publication goes from the broker; `shoal why` follows it from one to the next |
