@@ -13,6 +13,7 @@ from shoal.broker.messages import Advertise, Carrier, Message, Unadvertise
 from shoal.broker.strategy import ProtocolError, unexpected
 from shoal.broker.wire import MAX_HOPS
 from shoal.model import BrokerId
+from shoal.overlays.merging import OwnMerging
 from shoal.overlays.octopia import gate, keeping, routing
 from shoal.overlays.octopia.known import exchange
 from shoal.overlays.octopia.known.cluster_tables import ClusterTables
@@ -131,6 +132,7 @@ class Resident:
             self.routing.changed,
             lambda up, region: product.is_above(up, region, self.cluster),
             covering=parameters.covering,
+            merging=OwnMerging(broker) if parameters.merging else None,
         )
         self.entering = Entering(self.tables, self.cluster_tables, self.exchange)
         self.departing = Departing(broker, self)
