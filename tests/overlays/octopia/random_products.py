@@ -48,6 +48,7 @@ class RandomProduct:
             threshold=random.choice([0.0, 2.0, 10.0]),
             return_us=random.choice([200_000, 2_000_000]),
             covering=bool(seed % 2),
+            merging=seed % 4 == 3,
         )
         self.world = World(
             self.product.links,
