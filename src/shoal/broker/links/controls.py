@@ -99,7 +99,7 @@ class Over(Control, frozen=True):
 class Whereabouts(msgspec.Struct, frozen=True):
     """Where a broker is, as it said at `at_us`, 0 for ever; or that it has left the network.
 
-    `peers`, `mqtt` and `admin` are addresses, empty where it does not listen.
+    `peers`, `admin` and those for clients are addresses, empty where it does not listen.
     """
 
     name: BrokerId
@@ -108,6 +108,15 @@ class Whereabouts(msgspec.Struct, frozen=True):
     mqtt: str = ""
     admin: str = ""
     has_left: bool = False
+    mqtts: str = ""
+    websocket: str = ""
+    wss: str = ""
+
+    @property
+    def doors(self) -> dict[str, str]:
+        """Where clients connect, by the kind of listener."""
+        kinds = ("mqtt", "mqtts", "websocket", "wss")
+        return {kind: text for kind in kinds if (text := getattr(self, kind))}
 
 
 class Place(Control, frozen=True):
