@@ -28,9 +28,13 @@ SOAK = range(1_000)
 SYSTEMS = pytest.mark.parametrize("system", sorted(QUICK))
 
 
-def _play(system: str, seeds: Iterable[int]) -> None:
+# Of OctopiA, where publications are spread over trees.
+SPREAD = (0, 2, 6)
+
+
+def _play(system: str, seeds: Iterable[int], *, spreads: bool = False) -> None:
     for seed in _seeds(seeds):
-        network = RandomCustody(seed, system)
+        network = RandomCustody(seed, system, spreads=spreads)
         problems = network.run()
         told = "\n".join([*network.happened, *problems[:20]])
         assert not problems, f"SHOAL_SEEDS={seed} {system}:\n{told}"
@@ -40,6 +44,15 @@ def _play(system: str, seeds: Iterable[int]) -> None:
 @SYSTEMS
 def test_what_is_settled_has_arrived(system: str) -> None:
     _play(system, QUICK[system])
+
+
+def test_what_is_spread_and_settled_has_arrived() -> None:
+    _play("octopia", SPREAD, spreads=True)
+
+
+@pytest.mark.soak
+def test_what_is_spread_and_settled_has_arrived_in_many() -> None:
+    _play("octopia", SOAK, spreads=True)
 
 
 @pytest.mark.soak

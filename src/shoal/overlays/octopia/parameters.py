@@ -27,12 +27,19 @@ class Dynamic(enum.Enum):
 
     ORDERED   as FREE, within the publisher's region; each cluster is entered in its order (ours)
     FREE      whenever outputs are congested: IDR (VII-B)
+    SPREAD    as FREE; a host with congested outputs sends each publication along one cluster's
+              tree, which enters the others region by region (ours: the paper's future work)
     STATIC    never: SNR (VII-A)
     """
 
     ORDERED = "ordered"
     FREE = "free"
+    SPREAD = "spread"
     STATIC = "static"
+
+
+# Publications of one publisher may overtake each other.
+UNORDERED = (Dynamic.FREE, Dynamic.SPREAD)
 
 
 class Congestion(enum.Enum):
