@@ -79,7 +79,12 @@ class Echo(Control, frozen=True):
 
 
 class Ends(Control, frozen=True):
-    """The sender's broker wants the link to end; see `shoal.broker.links.ending`."""
+    """The sender's broker wants the link to end; see `shoal.broker.links.ending`.
+
+    If all `is_recalled` that it has sent, it waits for none of it to be settled.
+    """
+
+    is_recalled: bool = False
 
 
 class Lasts(Control, frozen=True):
