@@ -181,7 +181,9 @@ class Resident:
         self, neighbour: BrokerId, carrier: Carrier, now_us: int, out: list[Effect]
     ) -> None:
         if isinstance(carrier, Spread):
-            self.routing.take_back_spread(neighbour, carrier, now_us, out)
+            hops, clusters, regions = carrier.hops - 1, carrier.clusters, frozenset(carrier.regions)
+            spreading = self.routing.spreading
+            spreading.recover(carrier.publications, hops, clusters, regions, now_us, out)
             return
         assert isinstance(carrier, Notification)
         led_to = self._led_to.get(neighbour, [])
@@ -329,7 +331,7 @@ class Resident:
             self._go_on(now_us, out)
         elif type(message) is Spread:
             self._check_bits(message.clusters, message.hops)
-            self.routing.spread(neighbour, message, now_us, out)
+            self.routing.spreading.receive(neighbour, message, now_us, out)
             self._go_on(now_us, out)
         elif isinstance(message, DepartingMessage):
             self.departing.receive(neighbour, message, now_us, out)

@@ -31,13 +31,13 @@ from shoal.overlays.octopia.keeping import Keeping, Publications, again, in_orde
 from shoal.overlays.octopia.known.hosted import Hosted
 from shoal.overlays.octopia.known.tables import Tables
 from shoal.overlays.octopia.lines import Entry
-from shoal.overlays.octopia.messages import Notification, Spread, WayLost
+from shoal.overlays.octopia.messages import Notification, WayLost
 from shoal.overlays.octopia.ordering import Numbering
 from shoal.overlays.octopia.outputs import Outputs
 from shoal.overlays.octopia.parameters import Dynamic, Parameters
 from shoal.overlays.octopia.places.labels import Product
 from shoal.overlays.octopia.reaching import Reach, Reaching
-from shoal.overlays.octopia.spreading import GoOn, Spreading
+from shoal.overlays.octopia.spreading import Spreading
 from shoal.overlays.octopia.ways import copies, shortest
 
 RETRY: TimerKey = ("retry",)
@@ -71,12 +71,18 @@ class Routing:
         self._outputs = outputs
         self._parameters = parameters
         self._is_ordered = parameters.dynamic is Dynamic.ORDERED
-        self._spreads = parameters.dynamic is Dynamic.SPREAD
         self._entry_of = entry_of
         self._is_usable = is_usable
         self.reaching = Reaching(product, broker, tables, entry_of, is_usable)
         self.spreading = Spreading(
-            product, broker, tables, self.reaching, outputs, parameters.threshold, is_usable
+            product,
+            broker,
+            tables,
+            self.reaching,
+            outputs,
+            parameters.threshold,
+            is_usable,
+            self._go_on,
         )
         self.kept = Keeping(product, self._cluster, tables, parameters, linked)
         self.diverted = 0
@@ -96,50 +102,31 @@ class Routing:
             publications, lambda routed: owed_of(client, routed.publication.attributes)
         ):
             of = tuple(run)
-            if self._spreads and self._begin_to_spread(of, owed, now_us, out):
-                continue
-            self._go(of, 0, None, owed, None, now_us, out)
+            if not self._spread(of, owed, now_us, out):
+                self._go(of, 0, None, owed, None, now_us, out)
 
-    def _begin_to_spread(
+    def _spread(
         self, publications: Publications, owed: int, now_us: int, out: list[Effect]
     ) -> bool:
+        """Spread these, if that is to be done; see `Spreading.begin`."""
+        if self._parameters.dynamic is not Dynamic.SPREAD:
+            return False
         match = self._tables.matches.of(publications[0].publication.attributes)
         reach = self.reaching.reach(match.regions, None, None)
-        go_on = self._going(now_us)
-        is_begun = self.spreading.begin(publications, owed, reach, go_on, out)
+        is_begun = self.spreading.begin(publications, owed, reach, now_us, out)
         self.diverted += is_begun * len(publications)
         return is_begun
 
-    def _going(self, now_us: int) -> GoOn:
-        return lambda publications, hops, owed, regions, out: self._go(
-            publications, hops, None, owed, regions, now_us, out
-        )
-
-    def spread(self, neighbour: BrokerId, message: Spread, now_us: int, out: list[Effect]) -> None:
-        """What a neighbour spreads."""
-        publications, hops, clusters, regions = (
-            message.publications,
-            message.hops,
-            message.clusters,
-            message.regions,
-        )
-        self.spreading.pass_on(
-            publications, hops, neighbour, clusters, regions, self._going(now_us), out
-        )
-
-    def take_back_spread(
-        self, neighbour: BrokerId, message: Spread, now_us: int, out: list[Effect]
+    def _go_on(
+        self,
+        publications: Publications,
+        hops: int,
+        owed: int,
+        regions: frozenset[int],
+        now_us: int,
+        out: list[Effect],
     ) -> None:
-        """What a lost neighbour has not spread."""
-        regions = frozenset(message.regions)
-        self.spreading.recover(
-            message.publications,
-            message.hops - 1,
-            message.clusters,
-            regions,
-            self._going(now_us),
-            out,
-        )
+        self._go(publications, hops, None, owed, regions, now_us, out)
 
     def receive(
         self, neighbour: BrokerId, message: Notification, now_us: int, out: list[Effect]

@@ -25,8 +25,8 @@ from shoal.overlays.octopia.places.labels import Position, Product
 from shoal.overlays.octopia.reaching import Reach, Reaching
 from shoal.overlays.octopia.ways import clusters_of
 
-# (publications, hops, owed, regions of this cluster): sends these the usual way.
-GoOn = Callable[[Publications, int, int, frozenset[int], list[Effect]], None]
+# (publications, hops, owed, regions of this cluster, now_us, out): sends these the usual way.
+GoOn = Callable[[Publications, int, int, frozenset[int], int, list[Effect]], None]
 
 
 class Spreading:
@@ -41,6 +41,7 @@ class Spreading:
         outputs: Outputs,
         threshold: float,
         is_usable: Callable[[BrokerId], bool],
+        go_on: GoOn,
     ) -> None:
         self._product = product
         self._broker = broker
@@ -50,13 +51,14 @@ class Spreading:
         self._outputs = outputs
         self._threshold = threshold
         self._is_usable = is_usable
+        self._go_on = go_on
 
     def begin(
         self,
         publications: Publications,
         owed: int,
         reach: Reach,
-        go_on: GoOn,
+        now_us: int,
         out: list[Effect],
     ) -> bool:
         """Spread what a client publishes here, if an output is congested that it needs.
@@ -78,20 +80,26 @@ class Spreading:
         clusters = owed | 1 << self._cluster
         aside = min(entries.values(), key=cost)
         if max((cost(each) for each in ways if each is not None), default=0.0) <= cost(aside):
-            self.pass_on(publications, 0, None, clusters, regions, go_on, out)
+            self._pass_on(publications, 0, None, clusters, regions, now_us, out)
             return True
-        go_on(publications, 0, 0, frozenset((self._region,)), out)
+        self._go_on(publications, 0, 0, frozenset((self._region,)), now_us, out)
         self._send(aside, Spread(publications, 1, clusters, regions), out)
         return True
 
-    def pass_on(
+    def receive(self, neighbour: BrokerId, message: Spread, now_us: int, out: list[Effect]) -> None:
+        """What a neighbour spreads."""
+        publications, hops = message.publications, message.hops
+        clusters, regions = message.clusters, message.regions
+        self._pass_on(publications, hops, neighbour, clusters, regions, now_us, out)
+
+    def _pass_on(
         self,
         publications: Publications,
         hops: int,
         source: BrokerId | None,
         clusters: int,
         regions: Iterable[int],
-        go_on: GoOn,
+        now_us: int,
         out: list[Effect],
     ) -> None:
         """Serve these regions of these clusters, but for the broker that this comes from."""
@@ -101,7 +109,7 @@ class Spreading:
         here = (*(each for each in regions if each == self._region), *ways.pop(None, ()))
         unserved = 0
         if clusters & own:
-            go_on(publications, hops, 0, frozenset(here), out)
+            self._go_on(publications, hops, 0, frozenset(here), now_us, out)
         for cluster in clusters_of(clusters & ~own):
             other = self._product.at(Position(self._region, cluster))
             its = here if other != source else tuple(each for each in here if each != self._region)
@@ -113,7 +121,7 @@ class Spreading:
             assert neighbour is not None
             self._send(neighbour, Spread(publications, hops + 1, clusters, beyond), out)
         if unserved:
-            self.recover(publications, hops, unserved, frozenset(), go_on, out)
+            self.recover(publications, hops, unserved, frozenset(), now_us, out)
 
     def recover(
         self,
@@ -121,7 +129,7 @@ class Spreading:
         hops: int,
         clusters: int,
         regions: frozenset[int],
-        go_on: GoOn,
+        now_us: int,
         out: list[Effect],
     ) -> None:
         """Send the usual way what may not have arrived: to all of other clusters, once more.
@@ -132,7 +140,7 @@ class Spreading:
         assured = tuple(again(each) for each in publications if each.publication.assured)
         if assured:
             here = regions if clusters & own else frozenset[int]()
-            go_on(assured, hops, clusters & ~own, here, out)
+            self._go_on(assured, hops, clusters & ~own, here, now_us, out)
 
     def _onward(
         self, regions: Iterable[int], source: BrokerId | None
