@@ -17,7 +17,7 @@ from shoal.frames.errors import TableError
 from shoal.language import parse
 from shoal.matching import covers, matches
 from shoal.overlays.trace_rows import BrokerPlace
-from shoal.pipeline.sources.files import SourceError
+from shoal.pipeline.sources.headers import SourceError
 from shoal.pipeline.truth import expected_deliveries, write_truth
 from shoal.pipeline.workloads.publisher_workload import Derivation
 from shoal.pipeline.workloads.windows import Window
