@@ -59,10 +59,9 @@ def ingest(
     if source.endswith(".toml") and master == LOCAL_MASTER:
         counts = _without_spark(Path(source), given, out, overwrite=overwrite)
     if counts is None:
-        with spark_command("ingest", out, overwrite=overwrite, master=master, memory=memory) as (
-            spark,
-            status,
-        ):
+        with spark_command(
+            "ingest", out, overwrite=overwrite, master=master, memory=memory, inputs=given
+        ) as (spark, status):
             from shoal.pipeline.ingest import ingest_flights, ingest_mapped, ingest_quotes
 
             status.update(f"reading {source}")
