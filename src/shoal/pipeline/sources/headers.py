@@ -47,8 +47,22 @@ def header_names(header: str, delimiter: str, needed: Sequence[str], file: Path)
         near = did_you_mean(missing[0], names)
         raise SourceError(
             f"{file}: no column {', '.join(map(repr, missing))}{near if '?' in near else ''}; "
-            f"the header has {', '.join(map(repr, names))}"
+            f"the header has {', '.join(map(repr, names))}{_other_delimiter(names)}"
         )
     if repeated := sorted({name for name in needed if names.count(name) > 1}):
         raise SourceError(f"{file}: the header has the column {repeated[0]!r} more than once")
     return names
+
+
+def _other_delimiter(names: Sequence[str]) -> str:
+    """A hint where one name holds what others put between columns.
+
+    >>> _other_delimiter(["at;station;wind"]), _other_delimiter(["at", "wind"])
+    ("; if ';' stands between its columns, say delimiter = ';'", '')
+    """
+    found = [each for each in ";\t|," if len(names) == 1 and each in names[0]]
+    return (
+        f"; if {found[0]!r} stands between its columns, say delimiter = {found[0]!r}"
+        if found
+        else ""
+    )
