@@ -9,7 +9,7 @@ STAMP := .venv/.installed
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install test quick check tests docs demo soak bench-simulation bench-selection bench-matching bench-topics bench-covering bench-covering-routing bench-mqtt-codec bench-mqtt-clients bench-spark-matching bench-spark-partitions bench-set-search bench-trials bench-journal bench-live bench-bluedove-order bench-rearranging bench-moving-clients bench-moves clean
+.PHONY: help install test quick check tests docs demo soak bench-simulation bench-selection bench-matching bench-topics bench-covering bench-covering-routing bench-mqtt-codec bench-mqtt-clients bench-spark-matching bench-spark-partitions bench-set-search bench-trials bench-journal bench-live bench-bluedove-order bench-rearranging bench-moving-clients bench-moves bench-sizes clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-24s %s\n", $$1, $$2}'
@@ -116,6 +116,9 @@ bench-trials: install ## whether trials twice as long change the rates of `shoal
 
 bench-live: install ## live brokers beside mosquitto, where that is installed
 	$(BIN)/python benchmarks/bench_live.py
+
+bench-sizes: install ## memory and disk for each client, subscription and message; 15 brokers
+	$(BIN)/python benchmarks/bench_sizes.py
 
 bench-rearranging: install ## publishers that move and links that are exchanged, each alone and both
 	$(BIN)/python benchmarks/bench_rearranging.py

@@ -85,7 +85,8 @@ class LinkChanged(msgspec.Struct, frozen=True):
 class Returned(msgspec.Struct, frozen=True):
     """What was sent to a neighbour, and was not settled there when its link was given up.
 
-    It comes behind the word that the link is down, in the order in which it was sent, marked.
+    It comes behind the word that the link is down, in the order in which it was sent, marked.  What
+    the machine has recalled comes next, before all that is held back.
     """
 
     neighbour: BrokerId
@@ -140,6 +141,13 @@ class Leave(msgspec.Struct, frozen=True):
     """
 
 
+class Order(msgspec.Struct, frozen=True):
+    """An operator orders what only the system knows how to do; `Answered` answers, at once."""
+
+    name: str
+    said: Mapping[str, str] = {}
+
+
 Input = (
     Started
     | Received
@@ -151,6 +159,7 @@ Input = (
     | Loads
     | Costs
     | Leave
+    | Order
 )
 
 
@@ -225,6 +234,18 @@ class EndLink(msgspec.Struct, frozen=True):
     """
 
     neighbour: BrokerId
+
+
+class Recall(msgspec.Struct, frozen=True):
+    """Bring what a neighbour was sent and has not settled (`Returned`), to be sent another way.
+
+    Each publication once, and none that came from the neighbour `over` whose link it is to go.  If
+    it `moves`, the first need not settle it, and a link that is ended ends without it.
+    """
+
+    neighbour: BrokerId
+    over: BrokerId | None = None
+    moves: bool = False
 
 
 class Hold(msgspec.Struct, frozen=True):
@@ -310,6 +331,12 @@ class Stays(msgspec.Struct, frozen=True):
     reason: str
 
 
+class Answered(msgspec.Struct, frozen=True):
+    """An order is followed, or why it is not."""
+
+    problem: str = ""
+
+
 class MoveClient(msgspec.Struct, frozen=True):
     """Send a client to another broker, with what it has subscribed to, advertised and is owed.
 
@@ -337,12 +364,14 @@ Effect = (
     | LinkReady
     | ResetLink
     | EndLink
+    | Recall
     | Hold
     | Release
     | Watch
     | WatchCosts
     | Left
     | Stays
+    | Answered
     | Unsettled
     | Settled
     | Continue

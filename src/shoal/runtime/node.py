@@ -28,6 +28,7 @@ import msgspec
 
 from shoal.broker.custody import Custody, is_assured
 from shoal.broker.effects import (
+    Answered,
     CancelTimer,
     Continue,
     Deliver,
@@ -43,6 +44,8 @@ from shoal.broker.effects import (
     MoveClient,
     Notify,
     OpenLink,
+    Order,
+    Recall,
     Received,
     Record,
     Release,
@@ -129,6 +132,7 @@ class Node:
         self._delivering = Delivering(self.clock, self.counts, self.watching, trace)
         self._flushing = Flushing(self._delivering.flushed)
         # Told that the machine has left the network, or with a reason that it stays.
+        self._orders: deque[Callable[[str], None]] = deque()
         self.at_leave: Callable[[str], None] = _nobody_asked
         # Told what the machine must know when it starts again.
         self.at_remember: Callable[[Mapping[str, Any]], None] = _nobody_remembers
@@ -160,6 +164,11 @@ class Node:
 
     # --- inputs -------------------------------------------------------------------------------
 
+    def order(self, order: Order, answered: Callable[[str], None]) -> None:
+        """Bring an operator's order; why it is not followed comes as the answer."""
+        self._orders.append(answered)
+        self.bring(order)
+
     def bring(
         self, input: Input, since_us: int | None = None, custody: Custody | None = None
     ) -> None:
@@ -182,8 +191,12 @@ class Node:
         self.schedule_flush()
 
     def _handle_held(self, since_us: int | None) -> bool:
-        """Handle what was held back and need not be, then what has come; whether there is more."""
-        released = self._holding.next()
+        """Handle what was held back and need not be, then what has come; whether there is more.
+
+        What was recalled is older than both.
+        """
+        is_recalled = bool(self._inputs) and type(self._inputs[0][0]) is Returned
+        released = None if is_recalled else self._holding.next()
         if released is not None:
             self._handle(*released, None)
         elif not self._inputs:
@@ -328,6 +341,8 @@ class Node:
                 self.at_leave("")
             case Stays(reason):
                 self.at_leave(reason)
+            case Answered(problem):
+                self._orders.popleft()(problem)
             case _ if self.links is not None:
                 self._control_link(effect, self.links)
 
@@ -340,6 +355,8 @@ class Node:
                 links.open(neighbour, address, is_lasting=is_lasting)
             case EndLink(neighbour):
                 links.end(neighbour)
+            case Recall(neighbour, over, moves):
+                links.recall(neighbour, over, moves=moves)
             case ResetLink(neighbour):
                 links.reset(neighbour)
 

@@ -16,11 +16,13 @@ from rich.filesize import decimal
 from rich.table import Table
 
 from shoal.cli.support.errors import UserError
+from shoal.cli.support.operators import Operator, OperatorPassword, read_caller
 from shoal.cli.support.statuses import Statuses, ask_status
 
 if TYPE_CHECKING:
     from shoal.overlays.self_organising.records import ProposalRecord
     from shoal.runtime.network_file import Network
+    from shoal.runtime.operations.caller import Caller
 
 PROPOSALS_SHOWN = 10
 
@@ -39,6 +41,8 @@ def status(
         bool, typer.Option("--watch", "-w", help="Again and again, until Ctrl-C.")
     ] = False,
     every: Annotated[float, typer.Option(min=0.1, help="With --watch: seconds between.")] = 2.0,
+    operator: Operator = "",
+    operator_password: OperatorPassword = "",
 ) -> None:
     """Ask every broker of a network what it is doing: links, clients, tables, who moved.
 
@@ -48,14 +52,15 @@ def status(
 
     if watch and (as_json or advise):
         raise UserError("--watch: shows the tables; leave --json and --advise out")
-    network = read_network(network_file)
+    network = read_network(network_file, has_files=False)
     silent = [broker.name for broker in network.brokers if not broker.admin]
     if len(silent) == len(network.brokers):
         raise UserError(f"{network_file}: no broker has an admin address; give it one (admin = …)")
+    caller = read_caller(network, operator, operator_password)
     if watch:
-        _watch(network, every)
+        _watch(network, caller, every)
         return
-    statuses = asyncio.run(ask_status(network))
+    statuses = asyncio.run(ask_status(network, caller))
     if advise:
         print(_advice(network, statuses))
     elif as_json:
@@ -66,12 +71,12 @@ def status(
         raise typer.Exit(1)
 
 
-def _watch(network: Network, every_s: float) -> None:
+def _watch(network: Network, caller: Caller, every_s: float) -> None:
     """Show it, and what changed, until Ctrl-C."""
     console = Console()
     try:
         while True:
-            statuses = asyncio.run(ask_status(network))
+            statuses = asyncio.run(ask_status(network, caller))
             console.clear()
             console.print(f"{network.name}, {datetime.now():%H:%M:%S}", highlight=False)
             _show(console, network, statuses)
@@ -84,7 +89,7 @@ def _show(console: Console, network: Network, statuses: Statuses) -> None:
     from shoal.overlays.registry import SYSTEMS
 
     console.print(_table(statuses))
-    for text in (*_waiting(statuses), *_sent(statuses), *_disks(statuses)):
+    for text in (*_waiting(statuses), *_sent(statuses), *_refused(statuses), *_disks(statuses)):
         console.print(text, soft_wrap=True, highlight=False)
     for stranger in network.strangers(statuses):
         text = f"[yellow]{stranger}, so it has no effect[/yellow]"
@@ -99,7 +104,7 @@ def _table(statuses: Statuses) -> Table:
     table = Table(
         caption="publications: those handled, brokers' own among them", caption_justify="left"
     )
-    for column in ("broker", "state", "links"):
+    for column in ("broker", "state", "up for", "links"):
         table.add_column(column)
     for column in ("clients", "publications", "deliveries"):
         table.add_column(column, justify="right")
@@ -113,12 +118,21 @@ def _table(statuses: Statuses) -> Table:
         table.add_row(
             name,
             _state(found),
+            _duration(found.get("uptime_s")),
             links,
             f"{mqtt['connected']:,}",
             f"{mqtt['publications'] if alone else counts.get('publications_in', 0):,}",
             f"{mqtt['deliveries']:,}",
         )
     return table
+
+
+def _duration(seconds: float | None) -> str:
+    """How long, in the largest unit that is full."""
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds is not None and seconds >= size:
+            return f"{seconds / size:.0f} {unit}"
+    return "" if seconds is None else f"{seconds:.0f} s"
 
 
 def _state(found: Mapping[str, Any]) -> str:
@@ -129,6 +143,8 @@ def _state(found: Mapping[str, Any]) -> str:
 
 def _waiting(statuses: Statuses) -> Iterator[str]:
     """What those lack that are not ready, and how far those are that leave."""
+    for name, why in statuses.refusals.items():
+        yield f"[red]{name} does not say: {why}[/red]"
     for name, found in statuses.items():
         # A broker of an earlier version says no more than that it is not ready.
         if found is not None and (missing := found.get("missing")):
@@ -171,6 +187,15 @@ def _link(link: Mapping[str, Any]) -> str:
     if congested_us := link.get("congested_us"):
         words.append(f"congested for {congested_us / 1e6:.1f} s")
     return f"{link['neighbour']} ({', '.join(words)})" if words else str(link["neighbour"])
+
+
+def _refused(statuses: Statuses) -> Iterator[str]:
+    """What clients and operators were refused since the brokers started."""
+    for name, found in statuses.items():
+        rows = (found or {}).get("mqtt", {}).get("refusals", ())
+        words = [f"{row['count']:,} {row['what']} ({row['reason']})" for row in rows]
+        if words:
+            yield f"{name}: {', '.join(words)}"
 
 
 def _disks(statuses: Statuses) -> Iterator[str]:

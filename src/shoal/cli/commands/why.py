@@ -13,11 +13,13 @@ import typer
 
 from shoal.cli.support.clients import read_attribute
 from shoal.cli.support.errors import UserError
+from shoal.cli.support.operators import Operator, OperatorPassword, read_caller
 from shoal.cli.support.routes import Answers, Way, down, find_way, queues
 from shoal.cli.support.statuses import Statuses, admin_addresses, ask_status
 
 if TYPE_CHECKING:
     from shoal.runtime.network_file import Network
+    from shoal.runtime.operations.caller import Caller
 
 
 def why(
@@ -34,6 +36,8 @@ def why(
         str, typer.Option(metavar="BROKER", help="Where it is published, if not by --publisher.")
     ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="What each broker says.")] = False,
+    operator: Operator = "",
+    operator_password: OperatorPassword = "",
 ) -> None:
     """Say why a message reaches a client of a running network, or does not.
 
@@ -43,7 +47,8 @@ def why(
     """
     from shoal.cli.support.networks import read_network
 
-    network = read_network(network_file)
+    network = read_network(network_file, has_files=False)
+    caller = read_caller(network, operator, operator_password)
     query = {
         "client": client,
         "topic": topic,
@@ -51,7 +56,7 @@ def why(
         "attributes": json.dumps(dict(map(read_attribute, attributes or ()))),
         "publisher": publisher,
     }
-    statuses, answers, ways = asyncio.run(_ask(network, query, publisher, at))
+    statuses, answers, ways = asyncio.run(_ask(network, caller, query, publisher, at))
     if as_json:
         said = {name: dict(answer) for name, answer in answers.items()}
         for name, way in ways.items():
@@ -67,10 +72,10 @@ def why(
 
 
 async def _ask(
-    network: Network, query: Mapping[str, str], publisher: str, at: str
+    network: Network, caller: Caller, query: Mapping[str, str], publisher: str, at: str
 ) -> tuple[Statuses, Answers, Mapping[str, Way]]:
     """Every broker, until it has said all; then the ways from where it may be published."""
-    statuses = await ask_status(network)
+    statuses = await ask_status(network, caller)
     here = admin_addresses(network, statuses)
     known: dict[tuple[str, str, str], Mapping[str, Any]] = {}
 
@@ -78,7 +83,7 @@ async def _ask(
         from shoal.runtime.supervisor import get_json
 
         try:
-            found = await get_json(here[name], f"/{question}?{urlencode(query)}")
+            found = await get_json(here[name], f"/{question}?{urlencode(query)}", caller.to(name))
         except OSError as error:
             raise UserError(f"{name} does not answer: {error}") from error
         if "problem" in found and len(found) == 1:
