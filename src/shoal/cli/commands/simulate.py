@@ -87,7 +87,7 @@ def simulate(
     for remark in remarks(written_form(scenario), result.checks):
         console.print(remark, soft_wrap=True, highlight=False)
     if by_seed:
-        console.print(_over_seeds(by_seed), highlight=False)
+        console.print(_over_seeds(by_seed), soft_wrap=True, highlight=False)
     console.print(f"run written to {out}", soft_wrap=True, highlight=False)
     advice = _advice(scenario.parameters, result.tables)
     if advice:
