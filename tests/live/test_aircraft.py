@@ -6,7 +6,6 @@ time.  Brokers change places meanwhile, and one is killed; nothing acknowledged 
 
 from __future__ import annotations
 
-import threading
 import time
 from pathlib import Path
 from random import Random
@@ -41,14 +40,17 @@ class Aircraft:
         # Of each cell: from which publication of all on until before which it was subscribed.
         self.heard: list[tuple[int, int, int]] = []
         self._since = 0
-        self._sent: list[tuple[int, int, object]] = []
-        self._unsubscribed = threading.Event()
-        self.client.paho.on_unsubscribe = lambda *_: self._unsubscribed.set()
+        # Number, cell and packet identifier of each publication.
+        self._sent: list[tuple[int, int, int]] = []
+        self._acknowledged: set[int] = set()
+        self.client.paho.on_publish = lambda _, data, identifier, *more: self._acknowledged.add(
+            identifier
+        )
         self.client.subscribe(f"air/{cell}", 1)
 
     @property
     def is_acknowledged(self) -> bool:
-        return all(each.is_published() for _, _, each in self._sent)  # type: ignore[attr-defined]
+        return all(each in self._acknowledged for _, _, each in self._sent)
 
     @property
     def sent(self) -> list[tuple[int, int]]:
@@ -57,7 +59,7 @@ class Aircraft:
 
     def tell(self, number: int) -> None:
         said = self.client.paho.publish(f"air/{self.cell}", f"{self.name}:{number}", qos=1)
-        self._sent.append((number, self.cell, said))
+        self._sent.append((number, self.cell, said.mid))
 
     def cross(self, cell: int, number: int) -> None:
         """Into another cell, before the publication of this number."""
