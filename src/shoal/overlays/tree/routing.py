@@ -254,6 +254,10 @@ class TreeRouting(BaseStrategy):
         """A neighbour's link is up again, and it is not known yet whether it stays one."""
         self._exchange.began_anew(neighbour)
 
+    def wants(self, neighbour: BrokerId) -> None:
+        """Both ends of a link have agreed that it is one of the tree's."""
+        self._succession.wants(neighbour)
+
     def expect(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
         """There is a link to this broker, too, of which nothing was known as this one started."""
         self._exchange.expect(neighbour, now_us, out)

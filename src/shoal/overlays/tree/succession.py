@@ -252,6 +252,10 @@ class Succession:
 
     # --- links --------------------------------------------------------------------------------
 
+    def wants(self, neighbour: BrokerId) -> None:
+        """A link to this broker may stay, whatever became of a leave for which there was one."""
+        self._unwanted.pop(neighbour, None)
+
     def link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> bool:
         """A link changed; whether that is no affair of the tree's, or waits."""
         part, is_up = self._part, state is LinkState.UP

@@ -335,14 +335,15 @@ class Overlay:
     ) -> None:
         """A link that is no part of an exchange has changed."""
         standing, was_ready = self.memory.standing(neighbour), self.tree.is_ready
-        if state is LinkState.ENDED and standing.is_in:
+        is_taken = self.tree.takes_link(neighbour, state, now_us, out)
+        if state is LinkState.ENDED and standing.is_in and not is_taken:
             if standing.since_us > 0:
                 # One end did not know that it belongs to the tree, or this one that it does not.
                 out.append(OpenLink(neighbour, is_lasting=True))
             else:
                 # It was to end before this broker started.
                 self.memory.put(neighbour, UNHEARD)
-        if not self.tree.takes_link(neighbour, state, now_us, out):
+        if not is_taken:
             self.relink(neighbour, state, now_us, out)
         if not was_ready and state is not LinkState.UP and self.memory.standing(neighbour).is_in:
             self.tree.expect(neighbour, now_us, out)  # it is opened again, or another is told of
@@ -424,6 +425,7 @@ class Overlay:
             return
         if not mine.is_in:
             out.append(OpenLink(neighbour, is_lasting=True))
+        self.tree.wants(neighbour)
         self.healing.found(neighbour, out)
         missed, self._missed = self._missed, []
         for each in missed:
