@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from shoal.language import parse
 from shoal.matching import MatchIndex, matches
 from shoal.matching import index as index_module
-from shoal.matching.filed import FiledFilters
+from shoal.matching.filed.filters import FiledFilters
 from shoal.model import Filter, FilterError, Kind, Not, Operator, Or, Predicate, Value, predicate
 from tests.examples import examples
 from tests.strategies import attributes, conjunctions, filters

@@ -92,6 +92,12 @@ class Outcomes(Generic[Outcome]):
                     return self._of_ids(self._index.match(attributes))
             own = bucket.ways or self._begin(bucket)
             place = own if place is start else place.steps.get(own) or self._lead(place, own)
+            for bitmaps in bucket.ranged:
+                steps = bitmaps.steps(get)
+                if steps is None:
+                    return self._of_ids(self._index.match(attributes))
+                for found in steps:
+                    place = place.steps.get(found) or self._lead(place, found)
             for name, by_type in bucket.plain:
                 value = get(name)
                 kind = type(value)
@@ -108,7 +114,7 @@ class Outcomes(Generic[Outcome]):
 
     def of_each(self, publications: Sequence[Attributes]) -> list[Outcome]:
         """As `of`, for each of many, in whichever way is faster."""
-        if self._index.has_tests:
+        if self._index.is_searched:
             return [self._of_ids(ids) for ids in self._index.match_each(publications)]
         return [self.of(attributes) for attributes in publications]
 

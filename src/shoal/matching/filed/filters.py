@@ -2,8 +2,9 @@
 
 Each conjunction of a filter's normal form is filed under the equalities it demands (one
 dictionary look-up finds all filters that want `carrier = 'UA' AND origin = 'EWR'`), within those
-under one order comparison (a bisection finds all thresholds that a value passes), and only what
-is left is tested one by one.  Adding and removing touch one place per conjunction.
+under one order comparison (a bisection finds all thresholds that a value passes) or among others
+with ranges on the same attributes (`bitmaps.py`), and only what is left is tested one by one.
+Adding and removing touch one place per conjunction.
 
 >>> from shoal.language import parse
 >>> index = FiledFilters()
@@ -18,180 +19,17 @@ is left is tested one by one.  Adding and removing touch one place per conjuncti
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Hashable, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Hashable
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any
 
-from shoal.matching.domains import double_at_least, integer_at_least
+from shoal.matching.filed.bitmaps import BLOCK
+from shoal.matching.filed.buckets import Bucket
+from shoal.matching.filed.places import Signature, Values, places_of
 from shoal.matching.given import checked
-from shoal.matching.predicates import (
-    RISING,
-    TYPES,
-    Test,
-    alternatives,
-    compile_conjunction,
-    threshold,
-)
-from shoal.model import Attributes, Conjunction, Filter, Kind, Operator, Predicate
-
-# Equalities an entry is filed under: attributes in order of their names, and the kinds of values
-# (TRUE and 1 are one key to a dictionary).
-_Signature = tuple[tuple[str, Kind], ...]
-
-# The values they must have, as `itemgetter` brings them: one bare value, or a tuple.
-_Values = Any
-
-
-class _Step(NamedTuple):
-    """Names a ladder within a bucket: what is compared, how, and whether tests remain."""
-
-    attribute: str
-    kind: Kind
-    rising: bool
-    tested: bool
-
-
-class _Place(NamedTuple):
-    """Where a conjunction is filed: a function of the conjunction alone."""
-
-    signature: _Signature
-    values: _Values
-    step: _Step | None
-    threshold: Any
-    rest: tuple[Predicate, ...]
-
-
-class _Ladder:
-    """Entries in the order of their thresholds; `tests` runs beside `ids` if the step has them.
-
-    Numbers have their thresholds twice, as integers for integers and as doubles for doubles:
-    comparing the two types with each other costs as much again as the rest of a bisection.
-    """
-
-    __slots__ = ("ids", "tests", "thresholds", "thresholds_by_type")
-
-    def __init__(self, kind: Kind) -> None:
-        self.thresholds: list[Any] = []
-        self.thresholds_by_type: dict[type, list[Any]] = {str: self.thresholds}
-        if kind is Kind.NUMBER:
-            self.thresholds_by_type = {int: [], float: []}
-        self.ids: list[Hashable] = []
-        self.tests: list[Test] = []
-
-    def add(self, threshold: Any, id: Hashable, test: Test | None) -> None:
-        at = bisect_right(self.thresholds, threshold)
-        self.thresholds.insert(at, threshold)
-        if float in self.thresholds_by_type:
-            self.thresholds_by_type[int].insert(at, integer_at_least(threshold))
-            self.thresholds_by_type[float].insert(at, double_at_least(threshold))
-        self.ids.insert(at, id)
-        if test is not None:
-            self.tests.insert(at, test)
-
-    def remove(self, threshold: Any, id: Hashable) -> None:
-        at = self.ids.index(id, bisect_left(self.thresholds, threshold))
-        del self.thresholds[at], self.ids[at]
-        if float in self.thresholds_by_type:
-            del self.thresholds_by_type[int][at], self.thresholds_by_type[float][at]
-        if self.tests:
-            del self.tests[at]
-
-
-# A ladder's own lists (thresholds of the type, ids, tests) by the type of the attribute's value.
-_Ladders = dict[type, tuple[list[Any], list[Hashable], list[Test]]]
-
-
-class _Bucket:
-    """All conjunctions with the same equalities."""
-
-    __slots__ = (
-        "always",
-        "falling",
-        "is_plain",
-        "ladders",
-        "others",
-        "plain",
-        "rising",
-        "tested",
-        "tests",
-        "types",
-        "ways",
-    )
-
-    def __init__(self, place: _Place) -> None:
-        # A dictionary finds the bucket of 1 under TRUE too; such a find is checked by type.
-        self.types: tuple[tuple[type, ...], ...] | None = None
-        together = place.values if len(place.signature) > 1 else (place.values,)
-        if any(value in (0, 1) for value in together):
-            self.types = tuple(TYPES[kind] for _, kind in place.signature)
-        self.always: dict[Hashable, None] = {}
-        self.ladders: dict[_Step, _Ladder] = {}
-        self.others: dict[tuple[Hashable, int], tuple[Hashable, Test]] = {}
-        self.rising: tuple[tuple[str, _Ladders], ...] = ()
-        self.falling: tuple[tuple[str, _Ladders], ...] = ()
-        self.tested: tuple[tuple[bool, str, _Ladders], ...] = ()
-        # The ladders that say all by themselves, and how many conjunctions are to be tested too.
-        self.plain: tuple[tuple[str, _Ladders], ...] = ()
-        self.tests = 0
-        # Whether neither kinds nor tests are to be looked at.
-        self.is_plain = self.types is None
-        # What somebody knows of the bucket as it is (see `outcomes`).
-        self.ways: Any = None
-
-    def suits(self, values: Any) -> bool:
-        """Whether the values a look-up was made with are of the bucket's own kinds."""
-        assert self.types is not None
-        together = values if len(self.types) > 1 else (values,)
-        return all(type(value) in types for value, types in zip(together, self.types, strict=True))
-
-    def is_empty(self) -> bool:
-        return not (self.always or self.ladders or self.others)
-
-    def add(self, id: Hashable, number: int, place: _Place, test: Test | None) -> None:
-        self._count(test is not None)
-        if place.step is not None:
-            ladder = self.ladders.get(place.step)
-            if ladder is None:
-                ladder = self.ladders[place.step] = _Ladder(place.step.kind)
-                self._arrange()
-            ladder.add(place.threshold, id, test)
-        elif test is not None:
-            self.others[id, number] = (id, test)
-        else:
-            self.always[id] = None
-
-    def remove(self, id: Hashable, number: int, place: _Place) -> None:
-        self._count(-bool(place.rest))
-        if place.step is not None:
-            ladder = self.ladders[place.step]
-            ladder.remove(place.threshold, id)
-            if not ladder.ids:
-                del self.ladders[place.step]
-                self._arrange()
-        elif place.rest:
-            del self.others[id, number]
-        else:
-            del self.always[id]
-
-    def _count(self, tests: int) -> None:
-        self.tests += tests
-        self.is_plain = self.types is None and not self.tests
-        self.ways = None
-
-    def _arrange(self) -> None:
-        """Group the ladders by attribute and direction, as matching walks through them."""
-        groups: dict[tuple[str, bool, bool], dict[type, Any]] = {}
-        for step, ladder in self.ladders.items():
-            by_type = groups.setdefault((step.attribute, step.rising, step.tested), {})
-            for each, thresholds in ladder.thresholds_by_type.items():
-                by_type[each] = (thresholds, ladder.ids, ladder.tests)
-        self.rising = tuple((name, g) for (name, up, test), g in groups.items() if up and not test)
-        self.falling = tuple(
-            (name, g) for (name, up, test), g in groups.items() if not up and not test
-        )
-        self.tested = tuple((up, name, g) for (name, up, test), g in groups.items() if test)
-        self.plain = self.rising + self.falling
+from shoal.matching.predicates import compile_conjunction
+from shoal.model import Attributes, Filter
 
 
 class FiledFilters:
@@ -208,12 +46,13 @@ class FiledFilters:
         self._destination_sizes: dict[Hashable, int] = {}
         # Filters of several conjunctions may match in several places and must be named once.
         self._several = 0
-        # Conjunctions that are tested one by one where their equalities are met.
+        # Conjunctions that are tested one by one where their equalities are met; those of ranges.
         self._tested = 0
-        self._tables: dict[_Signature, dict[_Values, _Bucket]] = {}
+        self._ranged = 0
+        self._tables: dict[Signature, dict[Values, Bucket]] = {}
         # What a table's values are of: no attribute (None), one, or several.
         self.scan: tuple[
-            tuple[str | None, Callable[[Any], _Values] | None, dict[_Values, _Bucket]], ...
+            tuple[str | None, Callable[[Any], Values] | None, dict[Values, Bucket]], ...
         ] = ()
 
     def __len__(self) -> int:
@@ -238,7 +77,7 @@ class FiledFilters:
         normal_form = filter.normal_form
         filed = [
             (number, place, compile_conjunction(place.rest) if place.rest else None)
-            for number, place in _places(normal_form)
+            for number, place in places_of(normal_form)
         ]
         hash(destination)
         if id in self._filters:
@@ -256,9 +95,10 @@ class FiledFilters:
                 self._add_to_scan(place.signature, table)
             bucket = table.get(place.values)
             if bucket is None:
-                bucket = table[place.values] = _Bucket(place)
+                bucket = table[place.values] = Bucket(place)
             bucket.add(id, number, place, test)
             self._tested += bool(place.rest)
+            self._ranged += bool(place.ranges)
 
     def remove(self, id: Hashable) -> None:
         """Forget a filter; KeyError if there is none under this id."""
@@ -269,11 +109,12 @@ class FiledFilters:
             if not self._destination_sizes[destination]:
                 del self._destination_sizes[destination]
         self._several -= len(normal_form) > 1
-        for number, place in _places(normal_form):
+        for number, place in places_of(normal_form):
             table = self._tables[place.signature]
             bucket = table[place.values]
             bucket.remove(id, number, place)
             self._tested -= bool(place.rest)
+            self._ranged -= bool(place.ranges)
             if bucket.is_empty():
                 del table[place.values]
                 if not table:
@@ -292,9 +133,14 @@ class FiledFilters:
         return bool(self._walk(checked(attributes), bool))
 
     @property
-    def has_tests(self) -> bool:
-        """Whether some filters are tested one by one where their equalities are met."""
-        return self._tested > 0
+    def is_searched(self) -> bool:
+        """Whether filters are tested one by one, or so many have ranges that a batch is due."""
+        return self._tested > 0 or self._ranged > BLOCK
+
+    @property
+    def _work(self) -> int:
+        """No search takes longer than this many tests."""
+        return self._tested + self._ranged
 
     @property
     def matches_everything(self) -> bool:
@@ -325,17 +171,17 @@ class FiledFilters:
         return list(dict.fromkeys(found)) if self._several and len(found) > 1 else found
 
     def _tests_for(self, attributes: Attributes) -> int:
-        """How many conjunctions a search would test one by one, without testing them."""
+        """What a search counts as, in tests of conjunctions one by one; none is made."""
         get = attributes.get
         tests = 0
         for signature, table in self._tables.items():
-            values: _Values = tuple(get(name) for name, _ in signature)
+            values: Values = tuple(get(name) for name, _ in signature)
             if len(values) == 1:
                 values = values[0]
             bucket = table.get(values)
             if bucket is None or (bucket.types is not None and not bucket.suits(values)):
                 continue
-            tests += len(bucket.others)
+            tests += len(bucket.others) + sum(bitmaps.tests for bitmaps in bucket.ranged)
             for rising, name, by_type in bucket.tested:
                 value = get(name)
                 ladder = by_type.get(type(value))
@@ -351,7 +197,7 @@ class FiledFilters:
         get = attributes.get
         found: list[Hashable] = []
         for first, values_of, table in self.scan:
-            values: _Values = ()
+            values: Values = ()
             if first is not None:
                 # Most tables ask for something that most publications do not have.
                 values = get(first)
@@ -385,6 +231,10 @@ class FiledFilters:
                     found += ladder[1][bisect_right(ladder[0], value) :]
                     if is_enough is not None and is_enough(found):
                         return found
+            for bitmaps in bucket.ranged:
+                found += bitmaps.search(attributes)
+                if is_enough is not None and is_enough(found):
+                    return found
             for rising, name, by_type in bucket.tested:
                 value = get(name)
                 ladder = by_type.get(type(value))
@@ -404,43 +254,8 @@ class FiledFilters:
                             return found
         return found
 
-    def _add_to_scan(self, signature: _Signature, table: dict[_Values, _Bucket]) -> None:
+    def _add_to_scan(self, signature: Signature, table: dict[Values, Bucket]) -> None:
         """Have matching walk through a table, behind the others."""
         names = [name for name, _ in signature]
         values_of = itemgetter(*names) if len(names) > 1 else None
         self.scan = (*self.scan, (names[0] if names else None, values_of, table))
-
-
-def _kind(tested: Predicate) -> Kind:
-    assert tested.kind is not None
-    return tested.kind
-
-
-def _places(normal_form: Sequence[Conjunction]) -> list[tuple[int, _Place]]:
-    """The places where a filter is filed, each once, and the conjunction it is of."""
-    numbers: dict[_Place, int] = {}
-    for number, conjunction in enumerate(normal_form):
-        for each in alternatives(conjunction):
-            numbers.setdefault(_place(each), number)
-    return [(number, place) for place, number in numbers.items()]
-
-
-def _place(conjunction: Conjunction) -> _Place:
-    equalities: dict[str, Predicate] = {}
-    compared: Predicate | None = None
-    rest: list[Predicate] = []
-    for tested in conjunction:
-        if tested.operator is Operator.EQ and tested.attribute not in equalities:
-            equalities[tested.attribute] = tested
-        elif compared is None and tested.operator in RISING and tested.kind is not Kind.BOOLEAN:
-            compared = tested
-        else:
-            rest.append(tested)
-    names = sorted(equalities)
-    signature = tuple((name, _kind(equalities[name])) for name in names)
-    operands = [equalities[name].operand for name in names]
-    values: _Values = operands[0] if len(operands) == 1 else tuple(operands)
-    if compared is None or compared.kind is None:
-        return _Place(signature, values, None, None, tuple(rest))
-    step = _Step(compared.attribute, compared.kind, RISING[compared.operator], bool(rest))
-    return _Place(signature, values, step, threshold(compared), tuple(rest))
