@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shoal.language import parse
-from shoal.matching import MatchIndex, matches
+from shoal.matching import MatchIndex, filed, matches
 from shoal.matching import index as index_module
 from shoal.matching.filed import FiledFilters
 from shoal.model import Filter, FilterError, Kind, Not, Operator, Or, Predicate, Value, predicate
@@ -34,17 +34,23 @@ def is_small(filter: Filter | None) -> bool:
 
 
 def is_bare(index: MatchIndex) -> bool:
-    return len(index) == 0 and not index._tables and not index.scan and not index._filters
+    return len(index) == 0 and not index._tables and not index._by_first and not index._filters
 
 
 @given(
     st.lists(CHANGES.filter(lambda change: is_small(change[1])), max_size=30),
     st.lists(attributes(), min_size=1, max_size=8),
+    st.sampled_from([0, filed.FEW]),
 )
 @settings(max_examples=examples(100))
 def test_the_index_agrees_with_the_naive_truth_through_churn(
-    changes: list[tuple[int, Filter | None]], publications: list[Publication]
+    changes: list[tuple[int, Filter | None]], publications: list[Publication], few: int
 ) -> None:
+    with mock.patch.object(filed, "FEW", few):
+        churn(changes, publications)
+
+
+def churn(changes: list[tuple[int, Filter | None]], publications: list[Publication]) -> None:
     index, truth = MatchIndex(), {}
     for id, filter in changes:
         if filter is not None:
@@ -61,6 +67,35 @@ def test_the_index_agrees_with_the_naive_truth_through_churn(
     for id in list(truth):
         index.remove(id)
     assert is_bare(index)
+
+
+# As one client of a broker may ask, of a few attributes that all publications have and of its own.
+MANY_ATTRIBUTES = {
+    "equal": "topic = 't' AND x{} = 1",
+    "above": "topic = 't' AND x{} > 0",
+    "below": "topic = 't' AND x{} < 2",
+    "tested": "topic = 't' AND x{} > 0 AND y{} != 1",
+    "equal and tested": "topic = 't' AND x{} = 1 AND y{} != 1",
+}
+
+
+@pytest.mark.parametrize("text", MANY_ATTRIBUTES.values(), ids=list(MANY_ATTRIBUTES))
+def test_filters_on_attributes_that_a_publication_lacks_cost_it_nothing(text: str) -> None:
+    class Counted(dict[str, Value]):
+        looked_for = 0
+
+        def get(self, name: str, default: Any = None) -> Any:
+            self.looked_for += 1
+            return super().get(name, default)
+
+    index = MatchIndex()
+    for number in range(500):
+        index.add(number, parse(text.format(number, number)))
+    publication = Counted(topic="t", x7=1, x9=1, y7=2, y9=1)
+    is_tested = "y" in text
+    assert index._walk(publication, None) == ([7] if is_tested else [7, 9])
+    assert index._tests_for(publication) == (2 if is_tested else 0)
+    assert publication.looked_for < 20
 
 
 def test_a_filter_that_matches_in_two_ways_is_named_once() -> None:

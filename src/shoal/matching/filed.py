@@ -3,7 +3,8 @@
 Each conjunction of a filter's normal form is filed under the equalities it demands (one
 dictionary look-up finds all filters that want `carrier = 'UA' AND origin = 'EWR'`), within those
 under one order comparison (a bisection finds all thresholds that a value passes), and only what
-is left is tested one by one.  Adding and removing touch one place per conjunction.
+is left is tested one by one.  Adding and removing touch one place per conjunction.  Where filters
+name many attributes, only those are looked at that name one of the publication's.
 
 >>> from shoal.language import parse
 >>> index = FiledFilters()
@@ -19,7 +20,7 @@ is left is tested one by one.  Adding and removing touch one place per conjuncti
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -38,6 +39,9 @@ from shoal.model import Attributes, Conjunction, Filter, Kind, Operator, Predica
 # Equalities an entry is filed under: attributes in order of their names, and the kinds of values
 # (TRUE and 1 are one key to a dictionary).
 _Signature = tuple[tuple[str, Kind], ...]
+
+# So many of a kind are gone through one by one; of more, those whose attributes are there.
+FEW = 32
 
 # The values they must have, as `itemgetter` brings them: one bare value, or a tuple.
 _Values = Any
@@ -102,6 +106,19 @@ class _Ladder:
 _Ladders = dict[type, tuple[list[Any], list[Hashable], list[Test]]]
 
 
+class _Table(NamedTuple):
+    """The buckets of one signature, and how a publication's is found.
+
+    `first` is the attribute that is looked for first, the rarest; `values_of` brings the values if
+    there are several.  None and None where no equality is asked for.
+    """
+
+    number: int
+    first: str | None
+    values_of: Callable[[Any], _Values] | None
+    buckets: dict[_Values, _Bucket]
+
+
 class _Bucket:
     """All conjunctions with the same equalities."""
 
@@ -111,7 +128,6 @@ class _Bucket:
         "is_plain",
         "ladders",
         "others",
-        "plain",
         "rising",
         "tested",
         "tests",
@@ -128,11 +144,11 @@ class _Bucket:
         self.always: dict[Hashable, None] = {}
         self.ladders: dict[_Step, _Ladder] = {}
         self.others: dict[tuple[Hashable, int], tuple[Hashable, Test]] = {}
-        self.rising: tuple[tuple[str, _Ladders], ...] = ()
-        self.falling: tuple[tuple[str, _Ladders], ...] = ()
-        self.tested: tuple[tuple[bool, str, _Ladders], ...] = ()
-        # The ladders that say all by themselves, and how many conjunctions are to be tested too.
-        self.plain: tuple[tuple[str, _Ladders], ...] = ()
+        # The ladders that say all by themselves, as matching walks through them: by attribute.
+        self.rising: dict[str, _Ladders] = {}
+        self.falling: dict[str, _Ladders] = {}
+        # Those whose conjunctions are to be tested too, rising or not; and how many these are.
+        self.tested: dict[bool, dict[str, _Ladders]] = {True: {}, False: {}}
         self.tests = 0
         # Whether neither kinds nor tests are to be looked at.
         self.is_plain = self.types is None
@@ -154,7 +170,9 @@ class _Bucket:
             ladder = self.ladders.get(place.step)
             if ladder is None:
                 ladder = self.ladders[place.step] = _Ladder(place.step.kind)
-                self._arrange()
+                by_type = self._beside(place.step).setdefault(place.step.attribute, {})
+                for each, thresholds in ladder.thresholds_by_type.items():
+                    by_type[each] = (thresholds, ladder.ids, ladder.tests)
             ladder.add(place.threshold, id, test)
         elif test is not None:
             self.others[id, number] = (id, test)
@@ -168,7 +186,12 @@ class _Bucket:
             ladder.remove(place.threshold, id)
             if not ladder.ids:
                 del self.ladders[place.step]
-                self._arrange()
+                beside = self._beside(place.step)
+                by_type = beside[place.step.attribute]
+                for each in ladder.thresholds_by_type:
+                    del by_type[each]
+                if not by_type:
+                    del beside[place.step.attribute]
         elif place.rest:
             del self.others[id, number]
         else:
@@ -179,19 +202,20 @@ class _Bucket:
         self.is_plain = self.types is None and not self.tests
         self.ways = None
 
-    def _arrange(self) -> None:
-        """Group the ladders by attribute and direction, as matching walks through them."""
-        groups: dict[tuple[str, bool, bool], dict[type, Any]] = {}
-        for step, ladder in self.ladders.items():
-            by_type = groups.setdefault((step.attribute, step.rising, step.tested), {})
-            for each, thresholds in ladder.thresholds_by_type.items():
-                by_type[each] = (thresholds, ladder.ids, ladder.tests)
-        self.rising = tuple((name, g) for (name, up, test), g in groups.items() if up and not test)
-        self.falling = tuple(
-            (name, g) for (name, up, test), g in groups.items() if not up and not test
-        )
-        self.tested = tuple((up, name, g) for (name, up, test), g in groups.items() if test)
-        self.plain = self.rising + self.falling
+    def _beside(self, step: _Step) -> dict[str, _Ladders]:
+        """The ladders that are walked through together with that of a step."""
+        if step.tested:
+            return self.tested[step.rising]
+        return self.rising if step.rising else self.falling
+
+
+def ladders_for(
+    ladders: dict[str, _Ladders], attributes: Attributes
+) -> Iterable[tuple[str, _Ladders]]:
+    """Those that a publication may stand on, by attribute, in an order that is always the same."""
+    if len(ladders) <= FEW:
+        return ladders.items()
+    return [(name, ladders[name]) for name in sorted(attributes) if name in ladders]
 
 
 class FiledFilters:
@@ -210,11 +234,9 @@ class FiledFilters:
         self._several = 0
         # Conjunctions that are tested one by one where their equalities are met.
         self._tested = 0
-        self._tables: dict[_Signature, dict[_Values, _Bucket]] = {}
-        # What a table's values are of: no attribute (None), one, or several.
-        self.scan: tuple[
-            tuple[str | None, Callable[[Any], _Values] | None, dict[_Values, _Bucket]], ...
-        ] = ()
+        self._tables: dict[_Signature, _Table] = {}
+        self._tables_made = 0
+        self._by_first: dict[str | None, dict[_Signature, _Table]] = {}
 
     def __len__(self) -> int:
         return len(self._filters)
@@ -252,11 +274,10 @@ class FiledFilters:
         for number, place, test in filed:
             table = self._tables.get(place.signature)
             if table is None:
-                table = self._tables[place.signature] = {}
-                self._add_to_scan(place.signature, table)
-            bucket = table.get(place.values)
+                table = self._open(place.signature)
+            bucket = table.buckets.get(place.values)
             if bucket is None:
-                bucket = table[place.values] = _Bucket(place)
+                bucket = table.buckets[place.values] = _Bucket(place)
             bucket.add(id, number, place, test)
             self._tested += bool(place.rest)
 
@@ -271,14 +292,13 @@ class FiledFilters:
         self._several -= len(normal_form) > 1
         for number, place in _places(normal_form):
             table = self._tables[place.signature]
-            bucket = table[place.values]
+            bucket = table.buckets[place.values]
             bucket.remove(id, number, place)
             self._tested -= bool(place.rest)
             if bucket.is_empty():
-                del table[place.values]
-                if not table:
-                    del self._tables[place.signature]
-                    self.scan = tuple(each for each in self.scan if each[2] is not table)
+                del table.buckets[place.values]
+                if not table.buckets:
+                    self._close(place.signature)
 
     def match(self, attributes: Attributes) -> list[Any]:
         """The ids of the filters that match a publication with these attributes, each once.
@@ -299,8 +319,21 @@ class FiledFilters:
     @property
     def matches_everything(self) -> bool:
         """Whether some filter asks for nothing, so that no publication need be looked at."""
-        bucket = self._tables.get((), {}).get(())
+        table = self._tables.get(())
+        bucket = table.buckets.get(()) if table is not None else None
         return bucket is not None and bool(bucket.always)
+
+    def tables_for(self, attributes: Attributes) -> Collection[_Table]:
+        """Those in which filters may be filed that match, in the order in which they were made."""
+        if len(self._tables) <= FEW:
+            return self._tables.values()
+        by_first = self._by_first
+        found = list(by_first.get(None, {}).values())
+        for name in attributes:
+            if name in by_first:
+                found += by_first[name].values()
+        found.sort()  # by their numbers, of which no two are the same
+        return found
 
     def match_destinations(self, attributes: Attributes) -> list[Any]:
         """The destinations of the filters that match, each once; ends when all are known."""
@@ -328,20 +361,28 @@ class FiledFilters:
         """How many conjunctions a search would test one by one, without testing them."""
         get = attributes.get
         tests = 0
-        for signature, table in self._tables.items():
-            values: _Values = tuple(get(name) for name, _ in signature)
-            if len(values) == 1:
-                values = values[0]
+        for _, first, values_of, table in self.tables_for(attributes):
+            values: _Values = ()
+            if first is not None:
+                values = get(first)
+                if values is None:
+                    continue
+                if values_of is not None:
+                    try:
+                        values = values_of(attributes)
+                    except KeyError:
+                        continue
             bucket = table.get(values)
             if bucket is None or (bucket.types is not None and not bucket.suits(values)):
                 continue
             tests += len(bucket.others)
-            for rising, name, by_type in bucket.tested:
-                value = get(name)
-                ladder = by_type.get(type(value))
-                if ladder is not None:
-                    cut = bisect_right(ladder[0], value)
-                    tests += cut if rising else len(ladder[1]) - cut
+            for rising, ladders in bucket.tested.items():
+                for name, by_type in ladders_for(ladders, attributes):
+                    value = get(name)
+                    ladder = by_type.get(type(value))
+                    if ladder is not None:
+                        cut = bisect_right(ladder[0], value)
+                        tests += cut if rising else len(ladder[1]) - cut
         return tests
 
     def _walk(
@@ -350,7 +391,7 @@ class FiledFilters:
         """The ids of the conjunctions that match, or the first of them that are enough."""
         get = attributes.get
         found: list[Hashable] = []
-        for first, values_of, table in self.scan:
+        for _, first, values_of, table in self.tables_for(attributes):
             values: _Values = ()
             if first is not None:
                 # Most tables ask for something that most publications do not have.
@@ -369,7 +410,7 @@ class FiledFilters:
                 found += bucket.always
                 if is_enough is not None and is_enough(found):
                     return found
-            for name, by_type in bucket.rising:
+            for name, by_type in ladders_for(bucket.rising, attributes):
                 value = get(name)
                 ladder = by_type.get(type(value))
                 if ladder is not None:
@@ -378,24 +419,25 @@ class FiledFilters:
                         found += ladder[1][:cut]
                         if is_enough is not None and is_enough(found):
                             return found
-            for name, by_type in bucket.falling:
+            for name, by_type in ladders_for(bucket.falling, attributes):
                 value = get(name)
                 ladder = by_type.get(type(value))
                 if ladder is not None:
                     found += ladder[1][bisect_right(ladder[0], value) :]
                     if is_enough is not None and is_enough(found):
                         return found
-            for rising, name, by_type in bucket.tested:
-                value = get(name)
-                ladder = by_type.get(type(value))
-                if ladder is not None:
-                    thresholds, ids, tests = ladder
-                    cut = bisect_right(thresholds, value)
-                    for at in range(cut) if rising else range(cut, len(ids)):
-                        if tests[at](attributes):
-                            found.append(ids[at])
-                            if is_enough is not None and is_enough(found):
-                                return found
+            for rising, ladders in bucket.tested.items():
+                for name, by_type in ladders_for(ladders, attributes):
+                    value = get(name)
+                    ladder = by_type.get(type(value))
+                    if ladder is not None:
+                        thresholds, ids, tests = ladder
+                        cut = bisect_right(thresholds, value)
+                        for at in range(cut) if rising else range(cut, len(ids)):
+                            if tests[at](attributes):
+                                found.append(ids[at])
+                                if is_enough is not None and is_enough(found):
+                                    return found
             if bucket.others:
                 for id, test in bucket.others.values():
                     if test(attributes):
@@ -404,11 +446,25 @@ class FiledFilters:
                             return found
         return found
 
-    def _add_to_scan(self, signature: _Signature, table: dict[_Values, _Bucket]) -> None:
-        """Have matching walk through a table, behind the others."""
+    def _open(self, signature: _Signature) -> _Table:
+        """A table for what demands these equalities, found by the attribute of fewest tables."""
+        by_first = self._by_first
         names = [name for name, _ in signature]
+        # Between equals not by what every publication of a kind has, as those of MQTT a topic.
+        first = min(names, key=lambda n: (len(by_first.get(n, ())), n[:1] == "$"), default=None)
         values_of = itemgetter(*names) if len(names) > 1 else None
-        self.scan = (*self.scan, (names[0] if names else None, values_of, table))
+        table = _Table(self._tables_made, first, values_of, {})
+        self._tables_made += 1
+        self._tables[signature] = by_first.setdefault(first, {})[signature] = table
+        return table
+
+    def _close(self, signature: _Signature) -> None:
+        """Forget a table that is empty."""
+        first = self._tables.pop(signature).first
+        beside = self._by_first[first]
+        del beside[signature]
+        if not beside:
+            del self._by_first[first]
 
 
 def _kind(tested: Predicate) -> Kind:
