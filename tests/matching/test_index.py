@@ -34,7 +34,7 @@ def is_small(filter: Filter | None) -> bool:
 
 
 def is_bare(index: MatchIndex) -> bool:
-    return len(index) == 0 and not index._tables and not index._by_first and not index._filters
+    return not (len(index) or index._tables or index._by_first or index._named or index._filters)
 
 
 @given(
@@ -96,6 +96,27 @@ def test_filters_on_attributes_that_a_publication_lacks_cost_it_nothing(text: st
     assert index._walk(publication, None) == ([7] if is_tested else [7, 9])
     assert index._tests_for(publication) == (2 if is_tested else 0)
     assert publication.looked_for < 20
+
+
+def test_filters_on_many_attributes_are_not_compiled() -> None:
+    """One client's filters would have each publication's broker make columns of thousands."""
+    index = MatchIndex()
+    for number in range(index_module.ATTRIBUTES_MAXIMUM):
+        index.add(number, parse(f"x{number} = 1 AND y != {number}"))
+    for number in range(1_000, 3_000):
+        index.add(number, parse(f"y != {number}"))
+    publication: Publication = {"x1": 1, "y": 1_000}
+    expected = {1, *range(1_001, 3_000)}
+    for _ in range(2):
+        with mock.patch.object(index, "_match_compiled", side_effect=AssertionError):
+            assert set(index.match(publication)) == expected
+            assert list(map(set, index.match_each([publication] * 3))) == [expected] * 3
+        index.remove(0)  # x0
+        with mock.patch.object(index, "_match_compiled", return_value=[[]] * 3) as compiled:
+            assert index.match(publication) == []
+            assert index.match_each([publication] * 3) == [[]] * 3
+        assert compiled.call_count == 2
+        index.add(0, parse("x0 = 1"))
 
 
 def test_a_filter_that_matches_in_two_ways_is_named_once() -> None:

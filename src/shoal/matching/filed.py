@@ -20,6 +20,7 @@ name many attributes, only those are looked at that name one of the publication'
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -234,6 +235,8 @@ class FiledFilters:
         self._several = 0
         # Conjunctions that are tested one by one where their equalities are met.
         self._tested = 0
+        # How often filters name each attribute.
+        self._named: Counter[str] = Counter()
         self._tables: dict[_Signature, _Table] = {}
         self._tables_made = 0
         self._by_first: dict[str | None, dict[_Signature, _Table]] = {}
@@ -271,6 +274,7 @@ class FiledFilters:
             sizes = self._destination_sizes
             sizes[destination] = sizes.get(destination, 0) + 1
         self._several += len(normal_form) > 1
+        self._named.update(_names(normal_form))
         for number, place, test in filed:
             table = self._tables.get(place.signature)
             if table is None:
@@ -290,6 +294,10 @@ class FiledFilters:
             if not self._destination_sizes[destination]:
                 del self._destination_sizes[destination]
         self._several -= len(normal_form) > 1
+        for name in _names(normal_form):
+            self._named[name] -= 1
+            if not self._named[name]:
+                del self._named[name]
         for number, place in _places(normal_form):
             table = self._tables[place.signature]
             bucket = table.buckets[place.values]
@@ -465,6 +473,10 @@ class FiledFilters:
         del beside[signature]
         if not beside:
             del self._by_first[first]
+
+
+def _names(normal_form: Sequence[Conjunction]) -> list[str]:
+    return [tested.attribute for conjunction in normal_form for tested in conjunction]
 
 
 def _kind(tested: Predicate) -> Kind:
