@@ -24,6 +24,7 @@ from shoal.broker.messages import (
     Unadvertise,
     Unsubscribe,
 )
+from shoal.broker.onward import Asked, Hop, Onward
 from shoal.broker.strategy import BaseStrategy, BrokerContext, ProtocolError, unexpected
 from shoal.matching import MatchIndex
 from shoal.model import BrokerId, ClientId, Subscription, SubscriptionId
@@ -66,6 +67,10 @@ class Flooding(BaseStrategy):
     @property
     def searched(self) -> Sized:
         return self.subscriptions
+
+    def onward(self, asked: Asked) -> Onward:
+        hops = tuple(Hop(each) for each in self._neighbours if each != asked.source)
+        return Onward(hops, is_local=bool(self._index.match(asked.attributes)))
 
     def link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
         if state is LinkState.UP:

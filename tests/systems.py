@@ -19,6 +19,7 @@ from shoal.overlays.registry import SYSTEMS
 from shoal.overlays.self_organising.parameters import Mode, Publishers
 from shoal.overlays.self_organising.parameters import Parameters as SelfOrganisingParameters
 from shoal.overlays.shapes import TREE, Link, TopologyError
+from shoal.overlays.tco.parameters import Parameters as TcoParameters
 from shoal.overlays.tid.parameters import Parameters as TidParameters
 
 SECOND_US = 1_000_000
@@ -66,6 +67,8 @@ def eager(
                 topic="class", reconfigure_us=publications * SECOND_US, price_percent=0
             )
             return eager.for_brokers(brokers)
+        case "tco":
+            return TcoParameters(topic="class", linger_us=SECOND_US).for_brokers(brokers)
         case "pop":
             return PopParameters(threshold=publications, window_publications=publications)
         case "self_organising":

@@ -39,6 +39,7 @@ from shoal.broker.messages import (
 )
 from shoal.broker.records import RefusalRecord
 from shoal.clients.courier_messages import ClientNotice, ClientRequest
+from shoal.clients.doors import Had, StandsFor, WhoHad
 from shoal.clients.messages import (
     MigrationAdvertisement,
     Paused,
@@ -49,7 +50,12 @@ from shoal.clients.messages import (
 )
 from shoal.model import Advertisement, MessageId, Publication, Subscription
 from shoal.overlays.departure import DepartureMessage, Meet, Met
-from shoal.overlays.dynatops.messages import MembersMessage, TopicMessage
+from shoal.overlays.dynatops.messages import (
+    Arriving,
+    MembersMessage,
+    TopicMessage,
+    ViewCarrier,
+)
 from shoal.overlays.octopia.messages import DepartingMessage
 from shoal.overlays.publisher_relocation.grape.messages import (
     SessionTraces,
@@ -152,6 +158,7 @@ TRACES = st.builds(
     output_queue_us=st.lists(st.tuples(BROKERS, NOT_NEGATIVE), max_size=3).map(tuple),
     client_output_us=NOT_NEGATIVE,
 )
+BITS = st.dictionaries(CLIENTS, NOT_NEGATIVE, max_size=3)
 
 
 def tuples(of: st.SearchStrategy) -> st.SearchStrategy:  # type: ignore[type-arg]
@@ -175,6 +182,11 @@ MESSAGES: dict[type[Message], st.SearchStrategy[Message]] = {
     Paused: st.builds(Paused, PATHS, NUMBERS),
     MigrationAdvertisement: st.builds(
         MigrationAdvertisement, PATHS, tuples(ADVERTISEMENTS), NUMBERS
+    ),
+    StandsFor: st.builds(StandsFor),
+    WhoHad: st.builds(WhoHad, IDS),
+    Had: st.builds(
+        Had, IDS, BITS, NOT_NEGATIVE, NUMBERS, st.dictionaries(CLIENTS, NUMBERS), tuples(CLIENTS)
     ),
     Resume: st.builds(Resume, NUMBERS, st.booleans()),
     Goodbye: st.builds(Goodbye),
@@ -210,6 +222,8 @@ BASES = {
     PathMessage,
     MembersMessage,
     TopicMessage,
+    ViewCarrier,
+    Arriving,
 }
 ANY_MESSAGE = st.one_of(list(MESSAGES.values()))
 FRAMES = st.builds(Frame, NUMBERS, NUMBERS, st.one_of(st.none(), ANY_MESSAGE))

@@ -12,6 +12,7 @@ from shoal.cli.support.networks import read_join, read_network, with_broker
 from shoal.overlays.registry import SYSTEMS
 from shoal.runtime.addresses import Address
 from shoal.runtime.links.joining import Join
+from shoal.runtime.operations.caller import Caller
 from tests.cli.test_up import FILE, run
 
 HERE = ["peers=127.0.0.1:7009", "mqtt=127.0.0.1:1889"]
@@ -104,7 +105,7 @@ def test_who_has_left_already_need_not_be_there(
     """Asked twice, `leave` says so; where nobody answers it knows nothing."""
     with_admin(path)
 
-    async def get_json(address: Address, path: str) -> dict[str, object]:
+    async def get_json(address: Address, path: str, caller: Caller) -> dict[str, object]:
         if address.port == answering:
             return {"broker": "B1", "brokers": [{"broker": "B1"}]}
         raise OSError("Connection refused")
@@ -129,7 +130,7 @@ def test_a_broker_that_leaves_and_is_slow_to_answer_is_not_gone(
     answers = iter([leaving, slow, leaving, slow, OSError("Connection refused")])
     has_left = False
 
-    async def get_json(address: Address, path: str) -> dict[str, object]:
+    async def get_json(address: Address, path: str, caller: Caller) -> dict[str, object]:
         nonlocal has_left
         if address.port == 1:
             return {"brokers": [{"broker": name} for name in ("B1", "B2")[: 2 - has_left]]}
@@ -139,7 +140,7 @@ def test_a_broker_that_leaves_and_is_slow_to_answer_is_not_gone(
             raise answer
         return answer
 
-    async def ask_to_leave(address: Address) -> str:
+    async def ask_to_leave(address: Address, caller: Caller) -> str:
         return ""
 
     monkeypatch.setattr("shoal.runtime.supervisor.get_json", get_json)

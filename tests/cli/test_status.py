@@ -10,6 +10,7 @@ import pytest
 
 from shoal.cli import main as cli
 from shoal.cli.commands import status as command
+from shoal.cli.support.statuses import Statuses
 
 
 def proposal(at_us: int, outcome: str, reason: str = "") -> dict[str, Any]:
@@ -68,8 +69,8 @@ def run(
     path = folder / "network.toml"
     path.write_text("\n".join(lines))
 
-    async def ask(network: object) -> dict[str, Any]:
-        return dict(zip(names, found, strict=True))
+    async def ask(network: object, caller: object) -> Statuses:
+        return Statuses(dict(zip(names, found, strict=True)))
 
     monkeypatch.setattr(command, "ask_status", ask)
     monkeypatch.setenv("COLUMNS", str(columns))

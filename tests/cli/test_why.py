@@ -8,16 +8,20 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from urllib.parse import parse_qsl
 
+import msgspec
 import pytest
 from typer.testing import CliRunner
 
 from shoal.cli.main import build_app
 from shoal.client import Client
+from shoal.overlays.registry import SYSTEMS
+from shoal.overlays.shapes import TREE
 from shoal.runtime.broker_service import BrokerService
 from shoal.runtime.network_file import dump_network
 from shoal.runtime.questions import Questions
 from tests.runtime.live import PATIENCE_S, on_asyncio, until
 from tests.runtime.test_broker_service import network, running
+from tests.systems import eager, with_cycles
 
 RULES = [
     {"user": "*", "publish": ["flights/#"], "subscribe": ["#"]},
@@ -51,9 +55,18 @@ class Asked:
 
 
 @asynccontextmanager
-async def asked(folder: Path) -> AsyncIterator[Asked]:
-    """Three brokers in a line."""
-    live = network(3, access={"anonymous": True, "rules": RULES})
+async def asked(folder: Path, system: str = "tree") -> AsyncIterator[Asked]:
+    """Three brokers, in a line where the system does not say which links they have."""
+    names = ("B1", "B2", "B3")
+    parameters = eager(system, 65_536, names)
+    ways = with_cycles(system, names, (("B1", "B2"), ("B2", "B3")))
+    live = network(
+        3,
+        access={"anonymous": True, "rules": RULES},
+        system=system,
+        links=() if SYSTEMS[system].shape.opens_links else ways,
+        **({} if parameters is None else {system: msgspec.to_builtins(parameters)}),
+    )
     async with asyncio.timeout(PATIENCE_S), running(live, "B3", "B2", "B1") as services:
         await until(lambda: all(service.node.is_ready for service in services))
         yield Asked(folder, services[::-1])
@@ -112,6 +125,28 @@ async def test_which_filter_hop_rule_or_queue(tmp_path: Path) -> None:
         assert last(output) == (
             "it does not reach dashboard from B1 (B2's table leads nowhere, not to B3)"
         )
+
+
+@pytest.mark.parametrize("system", [name for name in SYSTEMS if name != "tree"])
+@on_asyncio
+async def test_every_system_says_the_way_and_why(tmp_path: Path, system: str) -> None:
+    async with (
+        asked(tmp_path, system) as live,
+        Client(live.door(3), "dashboard") as dashboard,
+        Client(live.door(1), "radar"),
+        dashboard.subscribe("flights/UA", where="dep_delay > 30") as subscription,
+    ):
+        await subscription.granted()
+        late = ("dashboard", "flights/UA", "-a", "dep_delay=41")
+        for words in ((*late, "--publisher", "radar"), late):
+            code, output = await live.why(*words)
+            assert (code, last(output)) == (0, "it reaches dashboard"), output
+            (way,) = (line for line in output.split("\n") if line.startswith("from B1: "))
+            assert way.startswith("from B1: B1")
+            assert way.rpartition(" -> ")[2].startswith("B3")
+            assert "does not say" not in way
+            # Where a table of subscriptions is not the reason, that is said.
+            assert (SYSTEMS[system].shape is TREE or system == "flooding") is not ("(" in way)
 
 
 @on_asyncio

@@ -13,6 +13,7 @@ from shoal.client import Client, ClientError, Message
 from shoal.client import bridge as module
 from shoal.client.bridge import CARRIED_BY, Lane, Shares
 from shoal.client.bridge_file import RuleSection, parse_bridge
+from shoal.client.bridge_metrics import Flow
 from shoal.client.session import ClientSession, SessionError
 from shoal.client.subscription import Subscription
 from shoal.language import parse
@@ -65,7 +66,9 @@ class Carrying:
 
     def __init__(self, rule: RuleSection = RULE) -> None:
         self.source, self.target = Source(), Target()
-        self.lane = Lane(rule, cast(Client, self.source), cast(Client, self.target), "me")
+        self.flow = Flow()
+        ends = cast(Client, self.source), cast(Client, self.target)
+        self.lane = Lane(rule, *ends, "me", self.flow)
         self.shares = Shares()
         subscription = cast(Subscription, self.source)
         self.task = asyncio.create_task(self.lane.run(subscription, self.shares))
@@ -154,11 +157,13 @@ async def test_what_is_refused_for_good_is_left_and_what_is_not_is_tried_again(
         await found.settle()
         await asyncio.sleep(0.01)
         assert found.source.acknowledged == [1]
-        assert found.lane.left == {"refused: not authorized: no": 1}
+        assert found.flow.left == {"refused: not authorized: no": 1}
+        assert (found.flow.carried, found.flow.under_way) == (0, 1)
         assert len(found.target.taken) == 3
         found.target.taken[2][1].set_result(None)
         await found.settle()
         assert found.source.acknowledged == [1, 2]
+        assert (found.flow.carried, found.flow.under_way) == (1, 0)
     finally:
         module.RETRY_S = before
 
@@ -178,7 +183,8 @@ async def test_what_the_filter_or_a_circle_stops_is_acknowledged(found: Carrying
 async def test_what_comes_to_two_rules_is_acknowledged_when_both_are_done(
     found: Carrying,
 ) -> None:
-    other = Lane(RULE, cast(Client, found.source), cast(Client, found.target), "me")
+    ends = cast(Client, found.source), cast(Client, found.target)
+    other = Lane(RULE, *ends, "me", found.flow)
     found.source.come(1, shares=2)
     await found.settle()
     found.target.taken[0][1].set_result(None)

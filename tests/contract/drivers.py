@@ -22,6 +22,7 @@ from shoal.broker.messages import (
     Unsubscribe,
 )
 from shoal.broker.messages import Message as Request
+from shoal.broker.onward import Asked, Onward
 from shoal.language import parse
 from shoal.model import (
     Advertisement,
@@ -67,6 +68,9 @@ class Driver(Protocol):
 
     def ask_at(self, broker: BrokerId, client: ClientId, request: Request) -> None:
         """A subscriber asks at a broker."""
+
+    def onward(self, broker: BrokerId, asked: Asked) -> Onward | None:
+        """Where a broker would send a publication."""
 
     def settle(self) -> None:
         """Return when all that was asked has had its effect."""
@@ -151,6 +155,9 @@ class Simulated:
         self._world.add_subscriber(client, broker)
         self._world.queue.push(self._now_us(), node.receive, Requested(client, request))
 
+    def onward(self, broker: BrokerId, asked: Asked) -> Onward | None:
+        return self._world.brokers[broker].machine.strategy.onward(asked)
+
     def _now_us(self) -> int:
         self._until_us += 1_000
         return self._until_us
@@ -217,7 +224,14 @@ class Live:
     def _delivered(self, delivery: Deliver, now_us: int) -> None:
         routed = delivery.routed
         self.deliveries.append(
-            Delivery(routed.publication, delivery.subscriptions, delivery.client, "", now_us, 0)
+            Delivery(
+                routed.publication,
+                delivery.subscriptions,
+                delivery.client,
+                "",
+                now_us,
+                delivery.hops,
+            )
         )
 
     @property
@@ -243,6 +257,9 @@ class Live:
             node.request(client, request)
 
         self._run(ask())
+
+    def onward(self, broker: BrokerId, asked: Asked) -> Onward | None:
+        return self._network.nodes[broker].machine.onward(asked)
 
     def settle(self) -> None:
         self._run(self._settle())

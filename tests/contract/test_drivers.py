@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from random import Random
 
 import pytest
 
 from shoal.broker.messages import Publish
+from shoal.broker.onward import Asked
 from shoal.matching import matches
+from shoal.model import Attributes, BrokerId, ClientId
 from shoal.overlays.registry import SYSTEMS
 from tests.contract.drivers import DRIVERS, Clients
 from tests.systems import TREES, covers
@@ -118,3 +121,62 @@ def test_publishing_nothing_is_nothing(clients: Clients) -> None:
     clients.driver.ask("P", Publish(()))
     clients.driver.settle()
     assert (clients.driver.deliveries, clients.driver.refused) == ([], [])
+
+
+def test_brokers_say_where_publications_go_and_nothing_changes_by_asking(clients: Clients) -> None:
+    wants = {
+        "C": ("B3", "class = 'k'"),
+        "D": ("B4", "x < 5"),
+        "E": ("B1", "x BETWEEN 4 AND 7 AND class = 'k'"),
+        "F": ("B3", "class = 'm'"),
+    }
+    clients.driver.publisher("P", "B1")
+    clients.advertise("P", "a")
+    clients.driver.settle()
+    interests = {
+        name: clients.subscribe(broker, name, f"s{name}", where)
+        for name, (broker, where) in wants.items()
+    }
+    clients.driver.settle()
+    published: list[Attributes] = [
+        {"x": 1, "class": "k"},
+        {"x": 5, "class": "k"},
+        {"x": 3, "class": "m"},
+        {"x": 9, "class": "n"},
+    ]
+    ways = [_ways(clients, "B1", "P", attributes) for attributes in published]
+    assert ways == [_ways(clients, "B1", "P", attributes) for attributes in published]
+    clients.publish("P", *published)
+    clients.driver.settle()
+    for attributes, publication, way in zip(published, clients.publications, ways, strict=True):
+        wanted = {name for name, each in interests.items() if matches(each.filter, attributes)}
+        assert set(way) == {wants[name][0] for name in wanted}
+        found = [
+            each
+            for each in clients.driver.deliveries
+            if each.publication.sequence == publication.sequence
+        ]
+        assert {each.client for each in found} == wanted
+        assert all(each.hops in way[wants[each.client][0]] for each in found)
+
+
+def _ways(
+    clients: Clients, start: BrokerId, publisher: ClientId, attributes: Attributes
+) -> dict[BrokerId, set[int]]:
+    """Where a publication would be delivered, and over how many hops, as brokers say it."""
+    found: dict[BrokerId, set[int]] = {}
+    waiting = deque([(start, Asked(attributes=attributes, publisher=publisher), 0)])
+    while waiting:
+        broker, asked, hops = waiting.popleft()
+        if hops > 4:  # round a cycle, where the broker would know that it was there
+            continue
+        said = clients.driver.onward(broker, asked)
+        assert said is not None
+        if said.is_local:
+            found.setdefault(broker, set()).add(hops)
+        for hop in said.hops:
+            further = Asked(
+                attributes=attributes, publisher=publisher, source=broker, told=hop.told
+            )
+            waiting.append((hop.neighbour, further, hops + (hop.neighbour != broker)))
+    return found

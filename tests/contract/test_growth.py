@@ -49,7 +49,7 @@ GROWING = {
 }
 
 
-@pytest.mark.parametrize("system", [*GROWING.values(), "dynatops"])
+@pytest.mark.parametrize("system", [*GROWING.values(), "dynatops", "tco"])
 @on_asyncio
 async def test_a_broker_joins_and_leaves_with_its_sessions(system: str, tmp_path: Path) -> None:
     network = network_of(system, tmp_path)

@@ -11,11 +11,13 @@ import json
 import shutil
 import signal
 import subprocess
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from shoal.client import Client
 from shoal.client.bridge_file import parse_bridge
@@ -96,6 +98,17 @@ class Bridged:
         self._file = folder / "bridge.toml"
         self._log = folder / "bridge.log"
         self._process: subprocess.Popen[bytes] | None = None
+        (port,) = free_ports("127.0.0.1", 1)
+        self._metrics = str(Address("127.0.0.1", port))
+
+    @property
+    def metrics(self) -> dict[tuple[str, ...], float]:
+        """What it says to Prometheus: name and labels, and the value."""
+        with urllib.request.urlopen(f"http://{self._metrics}/metrics", timeout=PATIENCE_S) as found:
+            text = found.read().decode()
+        families = text_string_to_metric_families(text)
+        rows = [row for family in families for row in family.samples]
+        return {(row.name, *row.labels.values()): row.value for row in rows}
 
     def start(self, text: str, version: str) -> None:
         self._file.write_text(
@@ -107,7 +120,9 @@ class Bridged:
     def _run(self) -> None:
         ups = self._log.read_text().count("bridge up") if self._log.exists() else 0
         with self._log.open("a") as log:
-            self._process = subprocess.Popen([*SHOAL, "bridge", str(self._file)], stderr=log)
+            self._process = subprocess.Popen(
+                [*SHOAL, "bridge", str(self._file), "--metrics", self._metrics], stderr=log
+            )
         wait_until(lambda: self._log.read_text().count("bridge up") > ups)
 
     def kill(self) -> None:
@@ -238,6 +253,14 @@ def test_what_was_carried_does_not_come_back(bridged: Bridged) -> None:
             assert not abroad.messages
 
     asyncio.run(run())
+    wait_until(lambda: bridged.metrics["shoal_bridge_carried_total", "in"] == 3)
+    found = bridged.metrics
+    assert found["shoal_bridge_carried_total", "out"] == 3
+    for end in ("here", "there"):
+        assert found["shoal_bridge_up", end] == found["shoal_bridge_connections_total", end] == 1
+    assert found["shoal_bridge_waiting", "out"] == 0
+    bridged.other.stop()
+    wait_until(lambda: bridged.metrics["shoal_bridge_up", "there"] == 0)
 
 
 @pytest.mark.parametrize(
@@ -248,6 +271,7 @@ def test_what_was_carried_does_not_come_back(bridged: Bridged) -> None:
         ({"out": [{"topic": "a/#", "remove": "b/"}]}, "does not begin with 'b/'"),
         ({"out": [{"topic": "a/#/b"}]}, "out[0].topic"),
         ({"out": [{"topic": "$SYS/#"}]}, "begins with $"),
+        ({"out": [{"topic": "a", "qos": 2}]}, "out[0].qos: 2 is not kept from one broker to"),
         ({"there": {"address": "http://x"}}, "http is no way to a broker"),
         ({"there": {"address": "x", "versoin": "5"}}, "did you mean version?"),
         (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -164,3 +164,47 @@ async def test_a_system_moves_a_client(tmp_path: Path) -> None:
         one.node._carry_out([MoveClient("mover", "B2"), MoveClient("nobody", "B2")], 0, None)
         await until(lambda: "mover" in at(two))
         assert client.redirections == 1
+
+
+@on_asyncio
+async def test_subscribers_go_to_where_their_publications_enter(tmp_path: Path) -> None:
+    """Those that follow and the system can move; nothing is lost, doubled or out of order."""
+    grape = {"moves": "subscribers", "trace_session_length": 10}
+    async with (
+        brokers(tmp_path, system="grape", grape=grape) as (_, (one, two, three)),
+        AsyncExitStack() as stack,
+    ):
+        there = str(three.listening["mqtt"])
+        writer = await stack.enter_async_context(
+            aiomqtt.Client("127.0.0.1", one.listening["mqtt"].port, identifier="writer")
+        )
+        other = await stack.enter_async_context(
+            aiomqtt.Client("127.0.0.1", three.listening["mqtt"].port, identifier="stays")
+        )
+        await other.subscribe("a/2", qos=1)
+        followers, subscriptions = [], []
+        for number, qos in enumerate((1, 2)):
+            follower = await stack.enter_async_context(Client(there, f"follower {number}"))
+            wanted = follower.subscribe("a/+", where=f"part = {number}", qos=qos)
+            subscriptions.append(await stack.enter_async_context(wanted))
+            followers.append(follower)
+        sent: list[list[bytes]] = [[], []]
+
+        async def publish(number: int) -> None:
+            part = number % 2
+            payload = b'{"part":%d,"number":%d}' % (part, number)
+            sent[part].append(payload)
+            await writer.publish(f"a/{number % 4}", payload, qos=1 + number % 3 // 2)
+
+        number = 0
+        while {"follower 0", "follower 1"} - at(one):
+            await publish(number)
+            number += 1
+        for more in range(number, number + 100):
+            await publish(more)
+        for subscription, expected in zip(subscriptions, sent, strict=True):
+            assert [(await subscription.get()).payload for _ in expected] == expected
+            assert not subscription.messages
+        assert at(three) == {"stays"}
+        assert [each.redirections for each in followers] == [1, 1]
+        assert two.status()["clients"]["moves"] == {}

@@ -55,17 +55,19 @@ class MqttNetwork:
         self.doors: dict[BrokerId, MqttDoor] = {}
         self.publishers: dict[BrokerId, LivePublishers] = {}
         self.servers: dict[BrokerId, str] = {}
+        self.listeners: dict[BrokerId, dict[str, str]] = {}
         self.addresses: dict[BrokerId, Address] = {}
 
     async def open(self, broker: BrokerId) -> None:
         node = self.network.nodes[broker]
         publishers = LivePublishers(node, self.network.couriers[broker])
         self.publishers[broker] = publishers
-        door = MqttDoor(node, DEFAULT_LIMITS, publishers=publishers, servers=self.servers)
+        door = MqttDoor(node, DEFAULT_LIMITS, publishers=publishers, servers=self.listeners)
         door.start()
         self.doors[broker] = door
         self.addresses[broker] = await door.listen(ANYWHERE, MqttSocket)
         self.servers[broker] = str(self.addresses[broker])
+        self.listeners[broker] = {"mqtt": self.servers[broker]}
 
     async def kill(self, broker: BrokerId) -> None:
         """Stop a broker without a word to its clients."""

@@ -123,6 +123,8 @@ class Links:
     def end(self, neighbour: str) -> None:
         self._node.changed([LinkChanged(neighbour, LinkState.ENDED)])
 
+    def recall(self, neighbour: str, over: str | None, *, moves: bool) -> None: ...
+
     def ready(self, neighbour: str) -> None: ...
 
     def reset(self, neighbour: str) -> None:

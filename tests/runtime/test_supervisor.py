@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from shoal.runtime import supervisor
 from shoal.runtime.addresses import Address
+from shoal.runtime.operations import caller
 from shoal.runtime.supervisor import get_json
 
 
@@ -23,7 +23,7 @@ from shoal.runtime.supervisor import get_json
 def test_an_answer_that_does_not_come_is_no_answer(
     said: bytes | None, problem: type[OSError], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(supervisor, "_HTTP_TIMEOUT_S", 0.2 if said is None else 20)
+    monkeypatch.setattr(caller, "ANSWER_S", 0.2 if said is None else 20)
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")

@@ -29,6 +29,7 @@ from shoal.overlays.octopia import parameters as octopia
 from shoal.overlays.octopia.places.labels import Product, rows_of
 from shoal.overlays.registry import SYSTEMS
 from shoal.overlays.system import Picture
+from shoal.overlays.tco import parameters as tco
 from shoal.overlays.tid import parameters as tid
 from shoal.runtime.links import couriers, dialling
 from tests.runtime import live as live_network
@@ -44,6 +45,8 @@ PATIENCE_S = 240.0
 # Slow networks shall not be busy with what was published for minutes.
 MOST_UNSETTLED = 200
 TOPICS = ("a", "b", "c")
+# Systems that look at them.
+BY_TOPIC = ("dynatops", "tco")
 
 
 class Subscriber:
@@ -114,6 +117,15 @@ class RandomCustody:
                 order=random.choice(list(dynatops.Order)),
                 reconfigure_us=random.choice([0, 2 * SECOND_US]),
                 price_percent=0,
+            ).for_brokers(names)
+        elif system == "tco":
+            names = [f"B{number}" for number in range(random.randint(3, 9))]
+            self.links = []
+            self.most_away, give_up_us = 2, 20 * SECOND_US
+            self.parameters = tco.Parameters(
+                topic="topic",
+                goal=random.choice(["fan-out", "links"]),
+                linger_us=random.choice([200_000, 2 * SECOND_US]),
             ).for_brokers(names)
         else:
             names = [f"B{number}" for number in range(random.randint(3, 7))]
@@ -224,7 +236,7 @@ class RandomCustody:
         repeats: Taker = Repeats({}) if node.machine.keeps_order else UnorderedRepeats()
         least = random.randrange(8)
         subscriber = Subscriber(id, home, least, self.loop.now_us(), repeats)
-        if self.system == "dynatops":
+        if self.system in BY_TOPIC:
             subscriber.topic = random.choice(["", *TOPICS])
         self.subscribers.append(subscriber)
         node.attach(id, subscriber)
@@ -281,7 +293,7 @@ class RandomCustody:
     def _attributes(self) -> Attributes:
         """Some have a topic, for systems that look at that."""
         found: Attributes = {"x": self.random.randrange(10), "text": "x" * 200}
-        if self.system == "dynatops" and self.random.random() < 0.8:
+        if self.system in BY_TOPIC and self.random.random() < 0.8:
             return {**found, "topic": self.random.choice(TOPICS)}
         return found
 

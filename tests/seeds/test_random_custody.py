@@ -19,6 +19,7 @@ from tests.seeds.test_random_networks import _seeds
 # 31: an answer of somebody who was told no more came late; 40: sweeps waited for each other.
 QUICK = {
     "dynatops": (5, 6, 10, 14, 19),
+    "tco": (0, 1, 2, 3, 4),
     "octopia": (2, 7, 14, 18, 31, 40, 300, 304),
     "tid": (2, 5, 14, 200, 304),
 }

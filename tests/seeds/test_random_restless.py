@@ -15,8 +15,9 @@ from tests.seeds.test_random_networks import _seeds
 # ended was brought back by a connection that was being made (14).
 FOUND = (0, 4, 9, 12, 13, 14, 21, 24)
 # The same when several are killed at once: the first broker's answer was held back (0), and who had
-# lost its only link took that for nobody being there (9, 42, 51).
-FOUND_AT_ONCE = (0, 9, 42, 51)
+# lost its only link took that for nobody being there (9, 42, 51); one that had started again did
+# not hear of the exchange from the others of the cycle (40).
+FOUND_AT_ONCE = (0, 9, 40, 42, 51)
 
 
 def _play(seeds: Iterable[int], *, most_at_once: int = 1, leaves: bool = False) -> None:
@@ -34,13 +35,16 @@ def test_exchanges_go_on_after_several_are_killed_at_once() -> None:
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize(
-    "leaves",
-    [
-        False,
-        # Known, and not mended: with a leaf at each broker seeds 22 and 25 lose (docs/systems.md).
-        pytest.param(True, marks=pytest.mark.xfail(strict=True, reason="some seeds lose")),
-    ],
-)
-def test_exchanges_go_on_after_many_kills(leaves: bool) -> None:
-    _play(range(500), leaves=leaves)
+def test_exchanges_go_on_after_many_kills() -> None:
+    _play(range(500))
+
+
+@pytest.mark.soak
+def test_exchanges_go_on_after_many_kills_beside_the_cycle() -> None:
+    # Lost in seeds 22 and 25: `tests/overlays/self_organising/test_unsettled.py` is why.
+    _play(range(100), leaves=True)
+
+
+@pytest.mark.soak
+def test_exchanges_go_on_after_many_are_killed_at_once() -> None:
+    _play(range(200), most_at_once=3)

@@ -8,6 +8,7 @@ from typing import Any
 from prometheus_client.metrics_core import Metric
 
 from shoal.broker.machine import Broker
+from shoal.client.bridge_metrics import BridgeMetrics, Tally
 from shoal.overlays.registry import strategy_factory
 from shoal.runtime.operations.metrics import Metrics
 from tools.reference.texts import cell
@@ -73,6 +74,19 @@ def metric_page(systems: list[str]) -> list[str]:
         for table in broker.description:
             having.setdefault(table, []).append(name)
     lines += [f"| `shoal_routing_{table}` | {_listed(names)} |" for table, names in having.items()]
+    tally = Tally()
+    for flow in tally.flows.values():
+        flow.left["REASON"] += 1
+    lines += [
+        "",
+        "## A bridge",
+        "",
+        "`shoal bridge --metrics HOST:PORT` answers with these.",
+        "",
+        "| metric | type | labels | |",
+        "| --- | --- | --- | --- |",
+    ]
+    lines += [_row(family) for family in BridgeMetrics("", tally).collect()]
     return lines
 
 

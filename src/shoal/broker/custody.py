@@ -18,15 +18,19 @@ from collections.abc import Callable
 import msgspec
 
 from shoal.broker.messages import Carrier, Message, Publish, RoutedPublication
-from shoal.model import Publication
+from shoal.model import BrokerId, Publication
 
 
 class Custody:
-    """Calls `settled` once, when it was settled as often as it was extended, and once more."""
+    """Calls `settled` once, when it was settled as often as it was extended, and once more.
 
-    __slots__ = ("_left", "_settled")
+    `source` is the neighbour from which the input came, if it came from one.
+    """
 
-    def __init__(self, settled: Callable[[], None]) -> None:
+    __slots__ = ("_left", "_settled", "source")
+
+    def __init__(self, settled: Callable[[], None], source: BrokerId | None = None) -> None:
+        self.source = source
         self._settled = settled
         self._left = 1
 

@@ -85,7 +85,8 @@ class LinkChanged(msgspec.Struct, frozen=True):
 class Returned(msgspec.Struct, frozen=True):
     """What was sent to a neighbour, and was not settled there when its link was given up.
 
-    It comes behind the word that the link is down, in the order in which it was sent, marked.
+    It comes behind the word that the link is down, in the order in which it was sent, marked.  What
+    the machine has recalled comes next, before all that is held back.
     """
 
     neighbour: BrokerId
@@ -227,6 +228,18 @@ class EndLink(msgspec.Struct, frozen=True):
     neighbour: BrokerId
 
 
+class Recall(msgspec.Struct, frozen=True):
+    """Bring what a neighbour was sent and has not settled (`Returned`), to be sent another way.
+
+    Each publication once, and none that came from the neighbour `over` whose link it is to go.  If
+    it `moves`, the first need not settle it, and a link that is ended ends without it.
+    """
+
+    neighbour: BrokerId
+    over: BrokerId | None = None
+    moves: bool = False
+
+
 class Hold(msgspec.Struct, frozen=True):
     """Bring no messages of neighbours but these, and no requests of clients, until `Release`.
 
@@ -337,6 +350,7 @@ Effect = (
     | LinkReady
     | ResetLink
     | EndLink
+    | Recall
     | Hold
     | Release
     | Watch

@@ -28,9 +28,10 @@ from shoal.broker.effects import (
     TimerFired,
 )
 from shoal.broker.messages import Message, Ping, Pong, Rejected
+from shoal.broker.onward import Asked, Onward
 from shoal.broker.records import RefusalRecord
 from shoal.broker.strategy import BrokerContext, ProtocolError, Strategy, StrategyFactory
-from shoal.model import Attributes, BrokerId, ClientId
+from shoal.model import BrokerId, ClientId
 
 
 class Broker:
@@ -84,9 +85,9 @@ class Broker:
         """Whether a publisher's publications reach each subscriber in their order."""
         return self._strategy.keeps_order
 
-    def next_hops(self, attributes: Attributes) -> Collection[BrokerId] | None:
+    def onward(self, asked: Asked) -> Onward | None:
         """Where a publication would go from here (see `Strategy`)."""
-        return self._strategy.next_hops(attributes)
+        return self._strategy.onward(asked)
 
     def handle(self, input: Input, now_us: int) -> list[Effect]:
         """Take one input at `now_us` (µs, never less than before) and say what to do about it."""

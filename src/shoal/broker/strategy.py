@@ -27,7 +27,8 @@ from shoal.broker.effects import (
     TimerKey,
 )
 from shoal.broker.messages import Carrier, Message
-from shoal.model import Attributes, BrokerId, ClientId
+from shoal.broker.onward import Asked, Onward
+from shoal.model import BrokerId, ClientId
 
 
 class BrokerContext(msgspec.Struct, frozen=True):
@@ -75,9 +76,10 @@ class Strategy(Protocol):
     def congested(self) -> Mapping[BrokerId, int]:
         """The neighbours that it sends less because their links are congested, and since when."""
 
-    def next_hops(self, attributes: Attributes) -> Collection[BrokerId] | None:
-        """The neighbours that a publication with these attributes goes to, but for where it
-        comes from; None if that is not known beforehand.  Nothing changes by asking.
+    def onward(self, asked: Asked) -> Onward | None:
+        """Where a publication would go from here; None: the system does not say.
+
+        Nothing changes by asking.  ValueError if `asked.told` makes no sense.
         """
 
     def start(self, started: Started, now_us: int, out: list[Effect]) -> None:
@@ -132,7 +134,7 @@ class BaseStrategy:
     def congested(self) -> Mapping[BrokerId, int]:
         return {}
 
-    def next_hops(self, attributes: Attributes) -> Collection[BrokerId] | None:
+    def onward(self, asked: Asked) -> Onward | None:
         return None
 
     def start(self, started: Started, now_us: int, out: list[Effect]) -> None: ...

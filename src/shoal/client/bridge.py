@@ -21,6 +21,7 @@ from typing import NamedTuple
 import msgspec
 
 from shoal.client.bridge_file import Bridge, EndSection, RuleSection
+from shoal.client.bridge_metrics import Flow, Tally
 from shoal.client.client import Client
 from shoal.client.subscription import Message, Subscription
 from shoal.client.terms import ClientError, Keep
@@ -53,15 +54,16 @@ class _Under(NamedTuple):
 class Lane:
     """What one rule carries from one client to the other."""
 
-    def __init__(self, rule: RuleSection, source: Client, target: Client, name: str) -> None:
+    def __init__(
+        self, rule: RuleSection, source: Client, target: Client, name: str, flow: Flow
+    ) -> None:
         self._rule = rule
         self._source = source
         self._target = target
         self._name = name
         # Judged here; what goes out is judged by brokers, which are asked for it.
         self.judged: Filter = EVERYTHING
-        self.carried = 0
-        self.left: Counter[str] = Counter()
+        self._flow = flow
         # Of messages at QoS 1, by packet identifier: the newest copy, and whether it is done.
         self._copies: dict[int, tuple[Message, bool]] = {}
         self._forgotten = source.forgotten
@@ -100,12 +102,12 @@ class Lane:
         packet = message.packet
         reason = self._reason_to_leave(message)
         if reason:
-            self.left[reason] += 1
+            self._flow.left[reason] += 1
             self._done(packet, shares)
             return
         out = self._as_carried(packet)
         answer = await self._target.hand_in(out)
-        self.carried += 1
+        self._flow.under_way += 1
         task = asyncio.create_task(self._see_through(packet, _Under(out, answer), shares))
         under_way.append(task)
         while under_way and under_way[0].done():
@@ -118,15 +120,19 @@ class Lane:
                 await answer
             except ClientError as error:
                 if not str(error).startswith(_PASSING):
-                    self.left[f"refused: {error}"] += 1
+                    left = self._flow.left
+                    left[f"refused: {error}"] += 1
                     extra = {"topic": under.packet.topic, "why": str(error), "bridge": self._name}
-                    if self.left[f"refused: {error}"] == 1:
+                    if left[f"refused: {error}"] == 1:
                         _log.warning("not carried", extra=extra)
                     break
                 await asyncio.sleep(RETRY_S)
                 answer = await self._target.hand_in(under.packet)
             else:
+                self._flow.carried += 1
                 break
+        self._flow.carried += under.answer is None
+        self._flow.under_way -= 1
         self._done(packet, shares)
 
     def _done(self, packet: Publish, shares: Shares) -> None:
@@ -194,14 +200,18 @@ class Shares:
             del self._done[stale]
 
 
-async def run_bridge(bridge: Bridge) -> None:
-    """Carry until cancelled; ValueError for files that cannot be used."""
+async def run_bridge(bridge: Bridge, tally: Tally | None = None) -> None:
+    """Carry until cancelled; ValueError for files that cannot be used.
+
+    What becomes of it is in the `tally`.
+    """
+    tally = tally or Tally()
     pause_s = FIRST_PAUSE_S
     loop = asyncio.get_running_loop()
     while True:
         began_s = loop.time()
         try:
-            await _run(bridge)
+            await _run(bridge, tally)
         except ClientError as error:
             _log.warning("bridge down", extra={"bridge": bridge.name, "why": str(error)})
         if loop.time() - began_s > LONGEST_PAUSE_S:
@@ -210,17 +220,18 @@ async def run_bridge(bridge: Bridge) -> None:
         pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
 
-async def _run(bridge: Bridge) -> None:
+async def _run(bridge: Bridge, tally: Tally) -> None:
     """Until one end fails for good: ClientError."""
     here, there = _client(bridge, bridge.here), _client(bridge, bridge.there)
+    tally.begin(here, there)
     lanes: list[tuple[Lane, Subscription, Shares]] = []
-    for source, target, rules in (
-        (there, here, bridge.incoming),
-        (here, there, bridge.outgoing),
+    for source, target, rules, direction in (
+        (there, here, bridge.incoming, "in"),
+        (here, there, bridge.outgoing, "out"),
     ):
         shares = Shares()
         for rule in rules:
-            lane = Lane(rule, source, target, bridge.name)
+            lane = Lane(rule, source, target, bridge.name, tally.flows[direction])
             if rule.where and source is there:
                 lane.judged = parse(rule.where)
             # Before it connects: what waits in its session comes at once.

@@ -95,9 +95,14 @@ class RuleSection(Section, frozen=True, kw_only=True):
     where: str = ""
     remove: str = ""
     add: str = ""
-    qos: Literal[0, 1] = 1
+    qos: Literal[0, 1, 2] = 1
 
     def __post_init__(self) -> None:
+        if self.qos == 2:
+            raise ValueError(
+                "qos: 2 is not kept from one broker to another: a bridge that is killed knows "
+                "nothing of what it has handed over, and does so again; use 1"
+            )
         try:
             read_topic_filter(self.topic)
         except TopicError as error:

@@ -23,7 +23,7 @@ from typing import Any
 from shoal.client.attributes import plain_text
 from shoal.client.connection import ClientSocket
 from shoal.client.dialling import CONNECT_TIMEOUT_S, Dialler, MismatchError
-from shoal.client.endpoint import Tls, read_endpoint
+from shoal.client.endpoint import Endpoint, Tls, read_endpoint
 from shoal.client.session import (
     Arrived,
     ClientSession,
@@ -71,7 +71,7 @@ class Client:
                   subscriptions only where they can concern this client, and may move its
                   publisher; FilterSyntaxError when one does not parse
     follow        go where the publisher goes; else its first broker passes everything on.  Over
-                  TLS and WebSocket it stays: brokers name each other's plain listeners only
+                  TLS and WebSocket it goes to listeners of the same kind, with the same `tls`
     keep          its session outlives it; without, the broker forgets it when the client ends
     """
 
@@ -100,7 +100,7 @@ class Client:
             username=username,
             password=password,
             advertise=advertise,
-            follows=follow and endpoint.scheme == "mqtt",
+            follows=follow,
             keep_alive_s=keep_alive_s,
             keep=keep,
         )
@@ -194,10 +194,10 @@ class Client:
                     self._problem = str(error)
                 if socket.was_up:
                     pause_s = FIRST_PAUSE_S
-                elif not self._has_been_up:
+                elif not self._has_been_up and socket.elsewhere is None:
                     await self._check(socket)
                 hops = 0 if socket.elsewhere is None or socket.age_s > SETTLED_S else hops + 1
-                if socket.elsewhere and self._first.scheme == "mqtt":
+                if socket.elsewhere:
                     if hops > MAX_REDIRECTIONS and not self._session.stay():
                         self._fail(ClientError(f"sent on {hops} times, last to {socket.elsewhere}"))
                         return
@@ -407,7 +407,7 @@ class Client:
             case Done(number, code, reason):
                 self._done(number, code, reason)
             case Elsewhere(server):
-                socket.elsewhere = _plain_address(server)
+                socket.elsewhere = _named(server, self._first)
                 socket.close()
 
     def _deliver(self, packet: Publish, numbers: tuple[int, ...], socket: ClientSocket) -> None:
@@ -446,12 +446,16 @@ class Client:
             future.set_result(None)
 
 
-def _plain_address(text: str) -> str:
-    """Where a broker sends a client, if it says so as host:port."""
+def _named(server: str, came_to: Endpoint) -> str:
+    """Where a broker sends a client: a listener as that which it came to, at another host:port."""
     try:
-        return text if read_endpoint(text).scheme == "mqtt" else ""
+        named = read_endpoint(server)
     except ValueError:
         return ""
+    is_said = "://" in server
+    if is_said and named.scheme != came_to.scheme:
+        return ""
+    return str(named._replace(scheme=came_to.scheme))
 
 
 async def _first(*futures: asyncio.Future[Any]) -> None:

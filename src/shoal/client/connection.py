@@ -58,6 +58,8 @@ class ClientSocket(asyncio.Protocol):
                 self._transport.write(answer)
             if came:
                 self._client.received(self, came)
+            if self._wire.problem is not None:
+                raise self._wire.problem
         except SessionError as error:
             self._end(error)
             self._transport.close()

@@ -26,7 +26,9 @@ _PATH = "/mqtt"
 
 
 class Wire(Protocol):
-    """One connection."""
+    """One connection; `problem` is why it must end, once what came before that is taken."""
+
+    problem: SessionError | None
 
     def opening(self) -> bytes:
         """What is to be written before all else."""
@@ -35,11 +37,13 @@ class Wire(Protocol):
         """What is to be written to say this; nothing if it is too early, then `unwrap` does."""
 
     def unwrap(self, data: bytes) -> tuple[bytes, bytes]:
-        """What came in these bytes, and what is to be written; SessionError when it must end."""
+        """What came in these bytes, and what is to be written."""
 
 
 class PlainWire:
     """Bytes as they are."""
+
+    problem: SessionError | None = None
 
     def opening(self) -> bytes:
         return b""
@@ -55,6 +59,7 @@ class WebSocketWire:
     """Binary messages of a WebSocket."""
 
     def __init__(self, host: str) -> None:
+        self.problem: SessionError | None = None
         self._protocol = WSConnection(ConnectionType.CLIENT)
         self._request = Request(host=host, target=_PATH, subprotocols=["mqtt"])
         self._early: list[bytes] | None = []  # until it is accepted
@@ -80,15 +85,17 @@ class WebSocketWire:
                         early, self._early = self._early or [], None
                         answers += [self._protocol.send(BytesMessage(each)) for each in early]
                     case RejectConnection(status_code=status):
-                        raise RefusedError(f"refuses the WebSocket: HTTP status {status}")
+                        self.problem = RefusedError(f"refuses the WebSocket: HTTP status {status}")
                     case Ping():
                         answers.append(self._protocol.send(event.response()))
                     case CloseConnection():
-                        raise SessionError("the broker closes the WebSocket")
+                        self.problem = SessionError("the broker closes the WebSocket")
         except ProtocolError as error:
             if self._early is None:
-                raise SessionError(f"the broker breaks the WebSocket: {error}") from None
-            raise RefusedError("is no WebSocket listener; use mqtt:// or mqtts://") from None
+                self.problem = SessionError(f"the broker breaks the WebSocket: {error}")
+            else:
+                words = "is no WebSocket listener; use mqtt:// or mqtts://"
+                self.problem = RefusedError(words)
         return b"".join(came), b"".join(answers)
 
 

@@ -17,13 +17,17 @@ from shoal.mqtt.codec.reason_codes import ReasonCode
 
 
 class Credentials(msgspec.Struct, frozen=True, kw_only=True):
-    """What a client says about itself, and what its transport knows: `certificate` names it."""
+    """What a client says about itself, and what its transport knows.
+
+    `certificate` names it; `listener` is which of the broker's it came by, as network files say.
+    """
 
     client_id: str
     username: str | None = None
     password: bytes | None = None
     certificate: str | None = None
     address: str | None = None
+    listener: str = "mqtt"
 
     def __repr__(self) -> str:
         # Never with the password: this ends up in logs.

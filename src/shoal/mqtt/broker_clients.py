@@ -38,6 +38,7 @@ from shoal.mqtt.limits import DEFAULT_LIMITS, MICROSECONDS, Limits
 from shoal.mqtt.memory.journal import Journal
 from shoal.mqtt.messages import Message
 from shoal.mqtt.reception import QUEUES_ARE_FULL, Reception
+from shoal.mqtt.sessions.audience import Audience
 from shoal.mqtt.sessions.delivering.backlog import Backlog
 from shoal.mqtt.sessions.delivering.outgoing import ClientConnection
 from shoal.mqtt.sessions.delivering.patience import PATIENCE_TIMER, Patience
@@ -100,7 +101,10 @@ class BrokerClients:
             broker_id, limits, access or Everyone(), self.statistics, self.sessions, now_us
         )
         self.federation: Federation | None = None
+        # Who gets what, where the broker's system wants to know.
+        self.audience: Audience | None = None
         if self.door is not None:
+            self.audience = Audience(self.sessions, self.subscriptions, self.door)
             self.federation = Federation(
                 broker_id,
                 self.sessions,
@@ -112,6 +116,7 @@ class BrokerClients:
                 self._fan_out.hand,
                 self.permissions,
                 self._reception.full,
+                self.audience,
                 now_us,
             )
             self._reception.moving = self.federation.moving
@@ -133,10 +138,18 @@ class BrokerClients:
     # --- the driver's side --------------------------------------------------------------------
 
     def open(
-        self, now_us: int, *, certificate: str | None = None, address: str | None = None
+        self,
+        now_us: int,
+        *,
+        certificate: str | None = None,
+        address: str | None = None,
+        listener: str = "mqtt",
     ) -> Connection:
-        """A network connection was accepted; `certificate` is the name its peer has proved."""
-        connection = Connection(self, self.touched, now_us, certificate, address)
+        """A network connection was accepted (see `Credentials`)."""
+        known = Credentials(
+            client_id="", certificate=certificate, address=address, listener=listener
+        )
+        connection = Connection(self, self.touched, now_us, known)
         deadline_us = now_us + self.limits.connect_timeout_s * MICROSECONDS
         self._timers.set((_SILENCE_TIMER, connection), deadline_us)
         return connection
@@ -399,6 +412,7 @@ class BrokerClients:
         assert self.door is not None
         assert self.federation is not None
         journal = self.journal
+        audience = self.audience if self.audience is not None and self.audience.is_asked else None
         for delivery in deliveries:
             publication = delivery.routed.publication
             if journal is not None and publication.assured and self.keeps_order:
@@ -412,6 +426,8 @@ class BrokerClients:
             if message is not None:
                 if message.retain:
                     self.retained.keep(message)
+                if audience is not None and delivery.routed.mark is not None:
+                    audience.note(delivery.routed, message, now_us)
                 self._fan_out.gather(message, now_us)
         return self.take_effects()
 

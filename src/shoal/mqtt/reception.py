@@ -53,7 +53,7 @@ class Reception:
         if self._statistics.connected >= self.limits.maximum_connections:
             return Admission(ReasonCode.QUOTA_EXCEEDED, reason=TOO_MANY)
         if self.moving is not None and self.moving.is_draining:
-            return self.moving.refusal()
+            return self.moving.refusal(credentials.listener)
         return self.access.admit(credentials)
 
     def full(self, now_us: int) -> str:

@@ -81,6 +81,11 @@ def _nobody(parameters: Any) -> Mapping[str, Iterable[BrokerId]]:
     return {}
 
 
+def nobody_moves(parameters: Any) -> bool:
+    """No subscriber does, whatever the parameters are."""
+    return False
+
+
 def _everybody(parameters: Any, broker: BrokerId) -> bool:
     return True
 
@@ -108,6 +113,7 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     decides_after  which parameter says how many publications of one publisher it needs to decide
     oracle         what its tables must be
     planner        which parameters suit some brokers, by round trips and rates (`shoal plan`)
+    moves_subscribers   whether brokers ask doors, by the parameters, who gets what, and move them
     named          brokers that parameters name and no network needs to have, by key
     """
 
@@ -129,6 +135,7 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     decides_after: str = ""
     oracle: Oracle | None = None
     planner: Planner | None = None
+    moves_subscribers: Callable[[Any], bool] = nobody_moves
     named: Callable[[Any], Mapping[str, Iterable[BrokerId]]] = _nobody
 
     @property

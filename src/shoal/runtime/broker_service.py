@@ -28,6 +28,7 @@ from shoal.mqtt.federation.moving import DRAINED
 from shoal.mqtt.reception import QUEUES_ARE_FULL
 from shoal.overlays.registry import SYSTEMS
 from shoal.runtime.addresses import Address, read_address
+from shoal.runtime.certificates import Certificates
 from shoal.runtime.doors.access import NetworkAccess
 from shoal.runtime.doors.mqtt_door import MqttDoor
 from shoal.runtime.doors.mqtt_socket import MqttSocket
@@ -43,20 +44,15 @@ from shoal.runtime.links.peer_links import PeerLinks
 from shoal.runtime.links.peer_settings import PeerSettings
 from shoal.runtime.links.probing import Probes
 from shoal.runtime.network_file import Network
-from shoal.runtime.network_sections import TraceSection
+from shoal.runtime.network_sections import FOR_CLIENTS, TraceSection
 from shoal.runtime.node import Node
 from shoal.runtime.operations.admin import AdminServer
+from shoal.runtime.operations.admin_access import AdminAccess
 from shoal.runtime.operator import Operator
 from shoal.runtime.questions import Questions
 from shoal.runtime.storage.journal_files import JournalFiles
 from shoal.runtime.storage.overlay_file import Overlay
 from shoal.runtime.storage.spool_files import Spools, SpoolSettings, waits_for
-from shoal.runtime.tls import (
-    load_client_context,
-    load_contexts,
-    renew_client_context,
-    renew_contexts,
-)
 
 if TYPE_CHECKING:
     from shoal.runtime.operations.trace_writer import TraceWriter
@@ -98,7 +94,7 @@ class BrokerService:
         self.node = Node(machine, clock, self.trace, admits_bytes, system.shown_rows)
         self.node.at_remember = overlay.remember
         codec = Codec(COMMON + CONTROLS + system.messages)
-        self._contexts = load_contexts(network.tls, name) if network.tls is not None else None
+        self._certificates = Certificates(network, name)
         self.directory = Directory(name, _places(network, name, clock.now_us()), overlay)
         # A broker without a network is all there is: the machine has nothing to add.
         networked = self._is_networked = bool(
@@ -110,7 +106,7 @@ class BrokerService:
             addresses=self.directory.addresses,
             incarnation=time.time_ns(),
             limits=limits,
-            tls=self._contexts,
+            tls=self._certificates.links,
             has_cycles=has_cycles,
             open_to_all=system.shape.opens_links or system.shape.mends,
             is_graceful=not system.shape.opens_links,
@@ -120,11 +116,9 @@ class BrokerService:
         self.spools = _spools(network, name, files, self.node)
         self.links = PeerLinks(self.node, codec, settings, self.spools, overlay, self.directory)
         self._costs = LinkCosts(self.node, network.costs, self.links, self.directory, probes)
-        client_tls = network.client_tls
-        self._client_context = load_client_context(client_tls, name) if client_tls else None
         self._access = NetworkAccess(network.access)
         self._servers = {
-            where.name: server for where in self.directory.places if (server := _server(where))
+            where.name: found for where in self.directory.places if (found := _servers(where))
         }
         self.directory.at_change.append(self._is_elsewhere)
         self.couriers = Couriers(self.node, settings)
@@ -140,6 +134,7 @@ class BrokerService:
             files=files,
             sync=network.storage.sync,
             json=network.json,
+            moves_subscribers=system.moves_subscribers(network.system_parameters),
         )
         if self.spools is not None:
             self.spools.at_full = self.door.clients.refuse
@@ -157,7 +152,16 @@ class BrokerService:
         )
         self.operator = Operator(self.door, self.leaving)
         questions = Questions(self.door, network.json).by_name
-        self.admin = AdminServer(self.status, self.missing, self.operator.orders, questions)
+        notices = self.door.clients.statistics.notices
+        self._admin_access = AdminAccess(network.admin, notices, self.node.schedule_flush)
+        self.admin = AdminServer(
+            self.status,
+            self.missing,
+            self.operator.orders,
+            questions,
+            self._admin_access,
+            self._certificates.admin,
+        )
 
     async def start(self) -> None:
         """Listen everywhere; OSError, naming the listener, where that cannot be."""
@@ -201,40 +205,35 @@ class BrokerService:
                     self.listening[key] = await self.links.start(address)
                 case _:
                     is_web = key in ("websocket", "wss")
-                    protocol = partial(WebSocket, allows=self._allows) if is_web else MqttSocket
-                    context = self._client_context if key in ("mqtts", "wss") else None
+                    protocol = (
+                        partial(WebSocket, allows=self._allows, listener=key)
+                        if is_web
+                        else partial(MqttSocket, listener=key)
+                    )
+                    context = self._certificates.clients if key in ("mqtts", "wss") else None
                     self.listening[key] = await self.door.listen(address, protocol, context)
         except OSError as error:
             problem = f"{key}: cannot listen at {address}: {error.strerror or error}"
             raise OSError(problem) from None
 
     def reload(self, network: Network) -> list[str]:
-        """Take over users, rules, origins, limits and certificates of the file as it is now.
+        """Take over users, operators, rules, origins, limits and certificates of the file as it is.
 
         What else has changed is named: it takes a restart.  TlsError, AccessError when files
         cannot be used; nothing is changed then.
         """
-        old, name = self.network, self.node.id
-        changed: dict[str, Any] = {"access": network.access, "limits": network.limits}
-        access = NetworkAccess(network.access)
         # All is tried before anything is changed.
-        links, clients = network.tls, network.client_tls
-        if links is not None and self._contexts is not None:
-            load_contexts(links, name)
-            changed["tls"] = links
-        if clients is not None and old.client_tls is not None:
-            load_client_context(clients, name)
-            if bool(clients.authority) == bool(old.client_tls.authority):
-                changed["client_tls"] = clients
-        if "tls" in changed and links is not None and self._contexts is not None:
-            renew_contexts(self._contexts, links, name)
-        if "client_tls" in changed and clients is not None and self._client_context is not None:
-            renew_client_context(self._client_context, clients, name)
+        access = NetworkAccess(network.access)
+        changed = self._certificates.renewable(network)
+        if "admin" in changed:
+            self._admin_access.renew(network.admin)
+        self._certificates.renew(changed)
+        changed |= {"access": network.access, "limits": network.limits}
         before, self._access = self._access, access
         self.door.renew(
             network.limits, access, lambda credentials: before.agrees(access, credentials)
         )
-        self.network = msgspec.structs.replace(old, **changed)
+        self.network = msgspec.structs.replace(self.network, **changed)
         return [
             key
             for key in Network.__struct_fields__
@@ -247,9 +246,9 @@ class BrokerService:
 
     def _is_elsewhere(self, where: Whereabouts) -> None:
         """A broker has joined, moved or left."""
-        server = _server(where)
-        if server:
-            self._servers[where.name] = server
+        found = _servers(where)
+        if found:
+            self._servers[where.name] = found
         else:
             self._servers.pop(where.name, None)
         event = "broker left" if where.has_left else "broker joined"
@@ -375,19 +374,25 @@ def _alone(name: BrokerId) -> str:
     return f"{name} is alone in its network file; set grows = true there and start {name} again"
 
 
-def _server(where: Whereabouts) -> str:
-    """Where clients that follow can be sent: a listener whose address says where it is, or none."""
-    if where.has_left or not where.mqtt:
-        return ""
-    address = read_address(where.mqtt)
-    return where.mqtt if address.port and address.host not in _ANYWHERE else ""
+def _servers(where: Whereabouts) -> dict[str, str]:
+    """Where clients that follow can be sent: listeners whose addresses say where they are."""
+    if where.has_left:
+        return {}
+    found = {}
+    for kind, text in where.doors.items():
+        with suppress(ValueError):  # another version may write what this one cannot read
+            address = read_address(text)
+            if address.port and address.host not in _ANYWHERE:
+                found[kind] = text
+    return found
 
 
 def _places(network: Network, name: BrokerId, now_us: int) -> Iterator[Whereabouts]:
     """Where brokers are by the network file; its own broker says so now."""
     for broker in network.brokers:
         at_us = now_us if broker.name == name else 0
-        yield Whereabouts(broker.name, at_us, broker.peers, broker.mqtt, broker.admin)
+        listeners = {key: text for key in FOR_CLIENTS if (text := getattr(broker, key))}
+        yield Whereabouts(broker.name, at_us, peers=broker.peers, admin=broker.admin, **listeners)
 
 
 def _journal_files(network: Network, name: BrokerId) -> JournalFiles | None:

@@ -15,12 +15,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from shoal.broker.effects import Leave
 from shoal.broker.messages import Goodbye
 from shoal.model import BrokerId
 from shoal.mqtt.codec.reason_codes import ReasonCode
+from shoal.mqtt.federation.moving import Servers
 from shoal.runtime.doors.mqtt_door import MqttDoor
 from shoal.runtime.links.couriers import Couriers
 from shoal.runtime.links.directory import Directory
@@ -47,7 +48,7 @@ class Leaving:
         links: PeerLinks,
         couriers: Couriers,
         directory: Directory,
-        servers: Mapping[BrokerId, str],
+        servers: Servers,
         left: Callable[[], None],
         never: str = "",
     ) -> None:
@@ -121,11 +122,13 @@ class Leaving:
         """Take nobody in any more, and send every client elsewhere."""
         door, now_us, reason = self._door, self._node.clock.now_us(), "the broker leaves"
         door.stop_listening()
-        servers = [self._servers[name] for name in takers if name in self._servers]
         for number, session in enumerate(list(door.clients.sessions)):
             connection = door.clients.connection(session.client_id)
             if connection is None:
                 continue
+            kind = connection.credentials.listener
+            near = [self._servers.get(name, {}) for name in takers]
+            servers = [listeners[kind] for listeners in near if kind in listeners]
             server = servers[number % len(servers)] if servers else None
             if server is not None and connection.terms is not None and connection.terms.follows:
                 door.carry_out(connection.redirect(server, now_us, reason))
@@ -149,7 +152,7 @@ class Leaving:
         """Brokers that take clients, neighbours first."""
         near = self._links.neighbours
         places = self._directory.places
-        others = [where for where in places if where.mqtt and where.name != self._node.id]
+        others = [where for where in places if where.doors and where.name != self._node.id]
         return [each.name for each in sorted(others, key=lambda each: each.name not in near)]
 
 

@@ -41,6 +41,7 @@ from shoal.runtime.network_sections import (
     FOR_CLIENTS,
     AccessSection,
     Acknowledge,
+    AdminSection,
     BrokerSection,
     ClientTlsSection,
     CostsSection,
@@ -78,6 +79,7 @@ class Network(Section, frozen=True, kw_only=True):
                   own, as containers have): whoever reaches a broker can claim to be another
     access        who is let in, and what they may do
     client_tls    for clients
+    admin         who may ask and order brokers at their admin ports
     limits        what a broker grants its clients
     link_limits   bounds of every link
     storage       what outlasts a stop
@@ -96,6 +98,7 @@ class Network(Section, frozen=True, kw_only=True):
     plain_links: bool = False
     access: AccessSection = AccessSection()
     client_tls: ClientTlsSection | None = None
+    admin: AdminSection = AdminSection()
     limits: Limits = Limits()
     link_limits: LinksSection = LinksSection()
     storage: StorageSection = StorageSection()
@@ -164,6 +167,7 @@ _FILES = {
     "tls": ("authority", "certificate", "key"),
     "client_tls": ("authority", "certificate", "key"),
     "access": ("passwords",),
+    "admin": ("authority", "certificate", "key", "passwords"),
     "storage": ("folder",),
     "trace": ("folder",),
 }
@@ -225,10 +229,11 @@ def dump_network(network: Network) -> str:
     return msgspec.toml.encode(data | parameters).decode()
 
 
-def problems(network: Network, newcomer: BrokerId = "") -> list[str]:
+def problems(network: Network, newcomer: BrokerId = "", *, has_files: bool = True) -> list[str]:
     """What is wrong with a network beyond its types, each with the path of its key.
 
-    Where parameters say which links there are, they say none of a `newcomer`.
+    Where parameters say which links there are, they say none of a `newcomer`.  With `has_files`
+    the files that the brokers need must be here.
     """
     names = [broker.name for broker in network.brokers]
     found = [
@@ -252,8 +257,9 @@ def problems(network: Network, newcomer: BrokerId = "") -> list[str]:
             found.append(f"links: {error}")
     found += _address_problems(network)
     found += _access_problems(network)
+    found += _admin_problems(network)
     found += _size_problems(network)
-    found += _missing_files(network)
+    found += _missing_files(network) if has_files else []
     pairs = {f"{left}-{right}" for left in names for right in names if left != right}
     found += [
         f"costs.links: {key!r} is no two brokers, such as {names[0]}-{names[-1]}"
@@ -299,6 +305,25 @@ def _access_problems(network: Network) -> list[str]:
         found.append("access: nobody is let in; set anonymous = true or name passwords = a file")
     if network.client_tls is None and {"mqtts", "wss"} & set(clients):
         found.append("client_tls: is missing; listeners over TLS (mqtts, wss) need it")
+    return found
+
+
+def _admin_problems(network: Network) -> list[str]:
+    admin, found = network.admin, []
+    if bool(admin.certificate) != bool(admin.key):
+        found.append("admin: give certificate and key, or neither")
+    if admin.authority and not admin.certificate:
+        found.append("admin.authority: signs no certificate; give certificate and key")
+    if admin.orders and not admin.passwords:
+        found.append("admin.orders: nobody says who he is; set admin.passwords")
+    missing = [key for key in ("certificate", "passwords") if not getattr(admin, key)]
+    for place, broker in enumerate(network.brokers):
+        address = broker.address("admin")
+        if missing and not admin.open and address is not None and not address.is_loopback:
+            found.append(
+                f"brokers[{place}].admin: {address} is open to other machines; set "
+                f"{' and '.join(f'admin.{key}' for key in missing)}, or admin.open = true"
+            )
     return found
 
 

@@ -41,7 +41,7 @@ class BrokerSection(Section, frozen=True, kw_only=True):
     mqtts       for MQTT clients, over TLS
     websocket   for MQTT clients, over WebSocket
     wss         for MQTT clients, over WebSocket over TLS
-    admin       health, status and metrics, over HTTP
+    admin       health, status, metrics and orders, over HTTP (see the table [admin])
     """
 
     name: Name
@@ -131,6 +131,32 @@ class ClientTlsSection(Section, frozen=True, kw_only=True):
     certificate: Text
     key: Text
     authority: str = ""
+
+
+class AdminSection(Section, frozen=True, kw_only=True):
+    """Who may ask and order brokers at their admin ports.
+
+    certificate   the brokers', as PEM, with `{broker}` in the file's name if each has its own;
+                  the ports speak HTTPS then
+    key           its private key
+    authority     for those who ask: who signed the certificate, which is made out to the broker's
+                  name; without it, one that the system trusts signed it, made out to its host
+    passwords     operators, a file made by `shoal password`; only /health and /ready ask nobody
+    orders        the operators that may also order (leave, move, drain, undrain); else all may
+    open          other machines may reach ports that lack a certificate or passwords (a network of
+                  their own, or a proxy before them)
+    """
+
+    certificate: str = ""
+    key: str = ""
+    authority: str = ""
+    passwords: str = ""
+    orders: tuple[str, ...] = ()
+    open: bool = False
+
+    @property
+    def is_over_tls(self) -> bool:
+        return bool(self.certificate)
 
 
 class LinksSection(Section, frozen=True, kw_only=True):

@@ -43,6 +43,7 @@ from shoal.broker.effects import (
     MoveClient,
     Notify,
     OpenLink,
+    Recall,
     Received,
     Record,
     Release,
@@ -182,8 +183,12 @@ class Node:
         self.schedule_flush()
 
     def _handle_held(self, since_us: int | None) -> bool:
-        """Handle what was held back and need not be, then what has come; whether there is more."""
-        released = self._holding.next()
+        """Handle what was held back and need not be, then what has come; whether there is more.
+
+        What was recalled is older than both.
+        """
+        is_recalled = bool(self._inputs) and type(self._inputs[0][0]) is Returned
+        released = None if is_recalled else self._holding.next()
         if released is not None:
             self._handle(*released, None)
         elif not self._inputs:
@@ -340,6 +345,8 @@ class Node:
                 links.open(neighbour, address, is_lasting=is_lasting)
             case EndLink(neighbour):
                 links.end(neighbour)
+            case Recall(neighbour, over, moves):
+                links.recall(neighbour, over, moves=moves)
             case ResetLink(neighbour):
                 links.reset(neighbour)
 

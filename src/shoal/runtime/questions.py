@@ -14,6 +14,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
+from shoal.broker.onward import Asked
 from shoal.language import format_filter
 from shoal.matching import Verdict, explain, matches
 from shoal.matching.topics.filters import check_topic, topic_matches
@@ -40,7 +41,7 @@ class Questions:
     @property
     def by_name(self) -> dict[str, Callable[[Mapping[str, str]], dict[str, Any]]]:
         """By the names that the admin port has for them; each takes the query."""
-        return {"subscriptions": self._subscriptions, "why": self._why}
+        return {"subscriptions": self._subscriptions, "why": self._why, "onward": self._onward}
 
     def _subscriptions(self, query: Mapping[str, str]) -> dict[str, Any]:
         """What clients ask for: by `from` on, of which `skip` were named already."""
@@ -63,9 +64,37 @@ class Questions:
     def _why(self, query: Mapping[str, str]) -> dict[str, Any]:
         """What this broker knows of a publication and a client that may get it.
 
-        `client`, `topic`, `payload` and `attributes` (user properties, as a JSON object), and, if
-        that is known, its `publisher`; `skip` so many of the client's subscriptions.
+        `client`, what `_attributes` takes, and, if that is known, the `publisher`; `skip` so many
+        of the client's subscriptions.
         """
+        publisher, attributes = query.get("publisher", ""), self._attributes(query)
+        skip = int(query.get("skip", "0"))
+        session = self._door.clients.sessions.get(query.get("client", ""))
+        return {
+            "session": None if session is None else self._explained(session, attributes, skip),
+            "publisher": self._published_by(publisher, query["topic"], attributes),
+        }
+
+    def _onward(self, query: Mapping[str, str]) -> dict[str, Any]:
+        """Where a publication goes from here: whom to, whether clients here get it, what keeps it.
+
+        What `_attributes` takes, the `publisher`, and, of what comes from a neighbour, that as
+        `source` and what is `told` with it; `hops` is None where the system does not say.
+        """
+        publisher, door = query.get("publisher", ""), self._door.clients.door
+        if door is not None and not door.promises(publisher):
+            publisher = door.client
+        asked = Asked(
+            attributes=self._attributes(query),
+            publisher=publisher,
+            source=query.get("source") or None,
+            told=query.get("told", ""),
+        )
+        found = self._door.node.machine.onward(asked)
+        return {"hops": None} if found is None else msgspec.to_builtins(found)
+
+    def _attributes(self, query: Mapping[str, str]) -> Attributes:
+        """A publication's: `topic`, `payload` and `attributes` (user properties, a JSON object)."""
         topic, payload = query.get("topic", ""), query.get("payload", "").encode()
         check_topic(topic)
         try:
@@ -73,19 +102,8 @@ class Questions:
         except msgspec.DecodeError as error:
             raise ValueError(f"attributes: {error}") from None
         properties = Properties(user_properties=tuple(given.items()))
-        publisher = query.get("publisher", "")
-        message = Message(
-            topic, payload, publisher=publisher, published_us=0, properties=properties
-        )
-        attributes = attributes_of(message, self._json)
-        hops = self._door.node.machine.next_hops(attributes)
-        skip = int(query.get("skip", "0"))
-        session = self._door.clients.sessions.get(query.get("client", ""))
-        return {
-            "next_hops": None if hops is None else list(hops),
-            "session": None if session is None else self._explained(session, attributes, skip),
-            "publisher": self._published_by(publisher, topic, attributes),
-        }
+        message = Message(topic, payload, publisher="", published_us=0, properties=properties)
+        return attributes_of(message, self._json)
 
     def _explained(self, session: Session, attributes: Attributes, skip: int) -> dict[str, Any]:
         """A client's session, and why each of its subscriptions lets a publication through."""

@@ -9,17 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import http.client
 import json
 import signal
 import sys
-import urllib.error
 import urllib.parse
-import urllib.request
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import msgspec
 
@@ -31,6 +28,7 @@ from shoal.runtime.addresses import Address
 from shoal.runtime.free_ports import free_ports
 from shoal.runtime.network_file import Network
 from shoal.runtime.network_sections import AccessSection, BrokerSection
+from shoal.runtime.operations.caller import ANYBODY, Caller, RefusedError, make_caller
 from shoal.runtime.storage.overlay_file import who_has_left
 
 # Python and its compiled parts take a second or two to load, more when all start at once.
@@ -39,12 +37,9 @@ START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 15.0
 RESTART_PAUSE_S = 1.0
 _OPEN = AccessSection(anonymous=True)
-_HTTP_TIMEOUT_S = 5.0
 # A client that is to move is waited for.
 _ORDER_TIMEOUT_S = 30.0
 _POLL_S = 0.1
-# Brokers are asked themselves, whatever proxy the environment names for the world outside.
-_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 class StartError(Exception):
@@ -118,65 +113,45 @@ def _sections(
     )
 
 
-async def get_json(address: Address, path: str) -> dict[str, Any]:
+async def get_json(address: Address, path: str, caller: Caller = ANYBODY) -> dict[str, Any]:
     """What an admin port answers, whatever its status code.
 
-    OSError when there is no answer; TimeoutError when there is none yet: its broker may be busy.
+    OSError when there is no answer; TimeoutError when there is none yet: its broker may be busy;
+    RefusedError when the broker does not talk to this caller.
     """
-
-    def get() -> dict[str, Any]:
-        try:
-            with _DIRECT.open(f"http://{address}{path}", timeout=_HTTP_TIMEOUT_S) as found:
-                text = _read(found)
-        except urllib.error.HTTPError as error:
-            text = _read(error)
-        except urllib.error.URLError as error:
-            kind = TimeoutError if isinstance(error.reason, TimeoutError) else OSError
-            raise kind(str(error.reason)) from None
-        except http.client.HTTPException as error:  # it was killed while it answered
-            raise OSError(f"the answer broke off: {error!r}") from None
-        answer: dict[str, Any] = json.loads(text)
-        return answer
-
-    try:
-        return await asyncio.to_thread(get)
-    except ValueError as error:
-        raise OSError(f"{address} does not answer like a broker: {error}") from None
+    code, text = await asyncio.to_thread(caller.exchange, address, "GET", path)
+    answer = _read(address, text)
+    if code in (401, 403):
+        raise RefusedError(answer["problem"])
+    return answer
 
 
-async def order(address: Address, name: str, **said: str) -> str:
+async def order(address: Address, name: str, caller: Caller = ANYBODY, **said: str) -> str:
     """Have a broker leave its network, move a client and so on; why it cannot.
 
     OSError when it does not answer, or knows no such order.
     """
-
-    def post() -> str:
-        url = f"http://{address}/{name}?{urllib.parse.urlencode(said)}"
-        request = urllib.request.Request(url, b"", {"X-Shoal": name}, method="POST")
-        try:
-            with _DIRECT.open(request, timeout=_ORDER_TIMEOUT_S) as found:
-                text = _read(found)
-        except urllib.error.HTTPError as error:
-            if error.code not in (403, 409):
-                raise
-            text = _read(error)
-        problem: str = json.loads(text)["problem"]
-        return problem
-
-    return await asyncio.to_thread(post)
+    path = f"/{name}?{urllib.parse.urlencode(said)}"
+    code, text = await asyncio.to_thread(
+        caller.exchange, address, "POST", path, {"X-Shoal": name}, _ORDER_TIMEOUT_S
+    )
+    if code not in (202, 401, 403, 409):
+        raise OSError(f"it knows no order {name}: HTTP {code}")
+    problem: str = _read(address, text)["problem"]
+    return problem
 
 
-def _read(answer: IO[bytes]) -> bytes:
-    """All that a broker answers; OSError when it is killed meanwhile."""
+def _read(address: Address, text: bytes) -> dict[str, Any]:
     try:
-        return answer.read()
-    except http.client.HTTPException as error:
-        raise OSError(f"the answer broke off: {error!r}") from None
+        answer: dict[str, Any] = json.loads(text)
+    except ValueError as error:
+        raise OSError(f"{address} does not answer like a broker: {error}") from None
+    return answer
 
 
-async def ask_to_leave(address: Address) -> str:
+async def ask_to_leave(address: Address, caller: Caller = ANYBODY) -> str:
     """Ask a broker to leave its network; why it cannot.  OSError when it does not answer."""
-    return await order(address, "leave")
+    return await order(address, "leave", caller)
 
 
 class Supervisor:
@@ -193,6 +168,7 @@ class Supervisor:
         self.left = who_has_left(folder for folder in folders if folder is not None)
         self._brokers = [each for each in network.brokers if each.name not in self.left]
         self._path = path
+        self._caller = make_caller(network.admin)
         self._watching: list[asyncio.Task[None]] = []
         self._is_stopping = False
 
@@ -230,7 +206,7 @@ class Supervisor:
             if self.processes[broker.name].returncode is not None:
                 raise StartError(self._last_words(broker.name))
             with contextlib.suppress(OSError):
-                if (await get_json(address, "/ready"))["ready"]:
+                if (await self._ask_ready(address, broker.name))["ready"]:
                     return
             await asyncio.sleep(_POLL_S)
 
@@ -241,12 +217,15 @@ class Supervisor:
             address = broker.address("admin")
             assert address is not None
             try:
-                missing = (await get_json(address, "/ready"))["missing"]
+                missing = (await self._ask_ready(address, broker.name))["missing"]
             except OSError:
                 missing = ["its admin port"]
             if missing:
                 found.append(f"{broker.name} waits for {', '.join(missing)}")
         return "; ".join(found)
+
+    async def _ask_ready(self, address: Address, name: BrokerId) -> dict[str, Any]:
+        return await get_json(address, "/ready", self._caller.to(name))
 
     def _last_words(self, name: BrokerId) -> str:
         path = self.log_path(name)

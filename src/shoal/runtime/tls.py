@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from shoal.model import BrokerId
-from shoal.runtime.network_sections import ClientTlsSection, TlsSection
+from shoal.runtime.network_sections import AdminSection, ClientTlsSection, TlsSection
 
 
 class TlsError(ValueError):
@@ -56,16 +56,28 @@ def load_contexts(section: TlsSection, broker: BrokerId) -> TlsContexts:
 
 def load_client_context(section: ClientTlsSection, broker: BrokerId) -> ssl.SSLContext:
     """For listeners that clients connect to over TLS; TlsError names what cannot be used."""
+    return _listening_context(section, broker, "client_tls", section.authority)
+
+
+def load_admin_context(section: AdminSection, broker: BrokerId) -> ssl.SSLContext:
+    """For an admin port over TLS; TlsError names what cannot be used."""
+    return _listening_context(section, broker, "admin")
+
+
+def _listening_context(
+    section: ClientTlsSection | AdminSection, broker: BrokerId, where: str, authority: str = ""
+) -> ssl.SSLContext:
+    """With an `authority` whoever connects must have a certificate that it signed."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     certificate, key = (text.format(broker=broker) for text in (section.certificate, section.key))
     try:
         context.load_cert_chain(certificate, key)
-        if section.authority:
+        if authority:
             context.verify_mode = ssl.CERT_REQUIRED
-            context.load_verify_locations(section.authority)
+            context.load_verify_locations(authority)
     except OSError as error:  # TLS's own errors are among them
-        raise TlsError(f"client_tls: {certificate}, {key}: {error}") from None
+        raise TlsError(f"{where}: {certificate}, {key}: {error}") from None
     return context
 
 
@@ -85,11 +97,18 @@ def renew_client_context(
     context: ssl.SSLContext, section: ClientTlsSection, broker: BrokerId
 ) -> None:
     """As `renew_contexts`, for listeners that clients connect to."""
+    renew_certificate(context, section, broker)
+    if section.authority:
+        context.load_verify_locations(section.authority)
+
+
+def renew_certificate(
+    context: ssl.SSLContext, section: ClientTlsSection | AdminSection, broker: BrokerId
+) -> None:
+    """As `renew_contexts`, for a listener's own certificate."""
     context.load_cert_chain(
         section.certificate.format(broker=broker), section.key.format(broker=broker)
     )
-    if section.authority:
-        context.load_verify_locations(section.authority)
 
 
 def certified_names(certificate: dict[str, Any] | None) -> set[str]:

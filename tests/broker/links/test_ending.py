@@ -336,3 +336,73 @@ def test_what_waits_at_the_gate_comes_back_when_the_link_is_to_end() -> None:
     wire.go()
     assert (a.state, b.state) == (State.GONE, State.GONE)
     assert wire.got == [(0, False), (1, False)], "in its earlier life"
+
+
+def test_a_link_ends_without_what_is_recalled() -> None:
+    wire = keeping()
+    wire.publish(0, 1, 2)
+    wire.go()
+    wire.settle(1)
+    a, b = wire.ends["A"], wire.ends["B"]
+    recalled = a.recall(None, moves=True)
+    assert a.end() == []
+    wire.go()
+    assert (a.state, b.state) == (State.GONE, State.GONE)
+    assert wire.returned() == []
+    assert wire.settled == [1]
+    assert _numbers(recalled) == [0, 2]
+    assert wire.settled == [1, 0, 2], "once they are settled elsewhere"
+
+
+def test_what_goes_another_way_as_well_is_to_be_settled_by_both() -> None:
+    wire = keeping()
+    a = wire.ends["A"]
+    wire.publish(0, 1)
+    came_over_c = Custody(partial(wire.settled.append, 2), "C")
+    assert a.send(batch(2), came_over_c)
+    came_over_c.settle()
+    wire.publish(3, 3)
+    assert _numbers(a.recall("C", moves=False)) == [0, 1, 3], "each once, and none of C's own"
+    assert wire.settled == []
+    wire.go()
+    wire.settle(0, 1, 2)
+    assert wire.settled == [0, 1, 2]
+
+
+def test_what_is_on_disk_is_recalled_and_stays_there_until_it_is_settled_elsewhere() -> None:
+    net = Net(with_spools=True)
+    net.connect("A")
+    one, other = net.ends["A"], net.ends["B"]
+    one.session.open_gate()
+    net.cut()
+    net.now_us = 3 * LIMITS.park_us
+    one.tell(one.session.tick(net.now_us))
+    one.publish()
+    spool = one.session._spool
+    assert spool is not None
+    spool.write(10_000)
+    one.publish()
+    recalled = one.session.recall(None, moves=True)
+    one.end()
+    net.connect("B")  # and nobody opens the gate: the other end is told no tables any more
+    net.come_to_rest(Random(1))
+    assert not spool.is_empty
+    assert one.session.state is State.ENDING
+    assert one.settled == {0}
+    assert _numbers(recalled) == [0, 1]
+    assert one.settled == {0, 1}
+    net.come_to_rest(Random(2))
+    assert spool.is_empty
+    assert (one.heard[-1], other.heard[-1]) == (ENDED, ENDED)
+    assert other.got == []
+
+
+def _numbers(recalled: list[tuple[Carrier, Custody]]) -> list[int]:
+    """Of what was recalled, and is settled elsewhere now."""
+    found = []
+    for carrier, custody in recalled:
+        (routed,) = carrier.publications
+        assert routed.publication.again
+        found.append(routed.publication.sequence)
+        custody.settle()
+    return found

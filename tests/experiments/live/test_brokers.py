@@ -48,7 +48,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """What the broker answers, the last of it for ever."""
     found: list[dict[str, Any]] = []
 
-    async def get_json(address: object, path: str) -> dict[str, Any]:
+    async def get_json(address: object, path: str, caller: object) -> dict[str, Any]:
         return found.pop(0) if len(found) > 1 else found[0]
 
     monkeypatch.setattr(brokers, "get_json", get_json)

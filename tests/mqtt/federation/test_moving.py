@@ -32,7 +32,7 @@ def connected(*names: str, **limits: Any) -> Network:
     """A network whose brokers' names say where clients can be sent."""
     network = Network(*names, **limits)
     for name in names:
-        moving(network, name).servers = {each: each for each in names if each != name}
+        moving(network, name).servers = {each: {"mqtt": each} for each in names if each != name}
     network.after(20)
     return network
 

@@ -1,4 +1,4 @@
-"""Strategies for all that brokers of a ring say, sense or nonsense."""
+"""Strategies for all that brokers in views say, sense or nonsense."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from shoal.overlays.dynatops.members.view import View
 from shoal.overlays.dynatops.messages import (
     Arrived,
     Counted,
+    EndRefused,
+    EndWanted,
     Interest,
     Introduction,
     JoinWanted,
@@ -24,6 +26,7 @@ from shoal.overlays.dynatops.messages import (
     ToRoot,
     ViewSaid,
 )
+from shoal.overlays.tco.messages import Along, LinksSaid, Stop
 
 NUMBERS = st.one_of(st.integers(-2, 5), st.sampled_from([2**40, 2**63 - 1, -(2**63)]))
 
@@ -53,6 +56,8 @@ def ring_messages(
         ViewSaid: st.builds(ViewSaid, views),
         JoinWanted: st.builds(JoinWanted, brokers, NUMBERS),
         LeaveWanted: st.builds(LeaveWanted),
+        EndWanted: st.builds(EndWanted),
+        EndRefused: st.builds(EndRefused),
         LinkLost: st.builds(LinkLost, ages, brokers, yes),
         Interest: st.builds(Interest, ages, brokers, some, NUMBERS, rows, numbers, yes, yes),
         Known: st.builds(Known, ages, brokers, brokers, NUMBERS),
@@ -67,7 +72,21 @@ def ring_messages(
         ),
         ToRoot: st.builds(ToRoot, publications, ages, brokers, NUMBERS, brokers, NUMBERS, yes),
         ToHomes: st.builds(
-            ToHomes, publications, ages, brokers, NUMBERS, some, NUMBERS, NUMBERS, yes
+            ToHomes, publications, ages, brokers, NUMBERS, NUMBERS, NUMBERS, yes, some
+        ),
+        LinksSaid: st.builds(
+            LinksSaid, ages, st.lists(st.tuples(brokers, brokers), max_size=3).map(tuple)
+        ),
+        Along: st.builds(
+            Along,
+            publications,
+            ages,
+            brokers,
+            NUMBERS,
+            NUMBERS,
+            NUMBERS,
+            yes,
+            st.lists(st.builds(Stop, brokers, NUMBERS, NUMBERS), max_size=4).map(tuple),
         ),
         Arrived: st.builds(
             Arrived,

@@ -79,7 +79,12 @@ class Echo(Control, frozen=True):
 
 
 class Ends(Control, frozen=True):
-    """The sender's broker wants the link to end; see `shoal.broker.links.ending`."""
+    """The sender's broker wants the link to end; see `shoal.broker.links.ending`.
+
+    If all `is_recalled` that it has sent, it waits for none of it to be settled.
+    """
+
+    is_recalled: bool = False
 
 
 class Lasts(Control, frozen=True):
@@ -99,7 +104,7 @@ class Over(Control, frozen=True):
 class Whereabouts(msgspec.Struct, frozen=True):
     """Where a broker is, as it said at `at_us`, 0 for ever; or that it has left the network.
 
-    `peers`, `mqtt` and `admin` are addresses, empty where it does not listen.
+    `peers`, `admin` and those for clients are addresses, empty where it does not listen.
     """
 
     name: BrokerId
@@ -108,6 +113,15 @@ class Whereabouts(msgspec.Struct, frozen=True):
     mqtt: str = ""
     admin: str = ""
     has_left: bool = False
+    mqtts: str = ""
+    websocket: str = ""
+    wss: str = ""
+
+    @property
+    def doors(self) -> dict[str, str]:
+        """Where clients connect, by the kind of listener."""
+        kinds = ("mqtt", "mqtts", "websocket", "wss")
+        return {kind: text for kind in kinds if (text := getattr(self, kind))}
 
 
 class Place(Control, frozen=True):

@@ -16,7 +16,8 @@ whatever the other end had not sent, or not heard to be settled, when it heard `
 | Over | ended |
 
 What waits at the gate comes back at once to the broker that wants the end: the other end has begun
-anew, and will not be told any tables over this link.
+anew, and will not be told any tables over this link.  Where the broker has recalled all that is not
+settled, that goes another way, nobody settles it here, and the link ends without it.
 
 What a broker sends over a link that it has wanted to end, while its end rests, may find that the
 link has ended: then it comes back, as from a link that is given up.  Over may be lost with the
@@ -35,6 +36,8 @@ class Ending:
     def __init__(self) -> None:
         # Whether this end's broker wants it.
         self.is_wanted = False
+        # Whether it waits no more for what it has sent to be settled at the other end.
+        self.is_recalled = False
         # Whether both ends know that it has ended.
         self.is_known = False
         self._to_say: list[Control] = []
@@ -52,7 +55,7 @@ class Ending:
     def say(self) -> None:
         """Tell the other end what is wanted, perhaps again."""
         if self.is_wanted:
-            self._to_say.append(Ends())
+            self._to_say.append(Ends(self.is_recalled))
 
     def hear_message(self) -> None:
         """Something came that the other end had to say."""

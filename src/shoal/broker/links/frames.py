@@ -43,7 +43,7 @@ class Frames:
         found = []
         for frame in frames:
             assert frame.custody is not None
-            carrier = self._repeated(frame.data)
+            carrier = self.marked(frame.data)
             if carrier.publications:
                 found.append((carrier, frame.custody))
             else:
@@ -52,9 +52,10 @@ class Frames:
 
     def repeat(self, data: bytes) -> bytes:
         """A frame, marked as sent before."""
-        return self._codec.encode(self._repeated(data))
+        return self._codec.encode(self.marked(data))
 
-    def _repeated(self, data: bytes) -> Carrier:
+    def marked(self, data: bytes) -> Carrier:
+        """What somebody waits for in a frame, marked as sent before."""
         message = self._codec.decode(data[LENGTH_BYTES:])
         assert isinstance(message, Carrier)
         return repeated(message)

@@ -36,6 +36,7 @@ class LinkInbox:
         self._most_bytes = limits.window_bytes + limits.longest_frame_bytes
         # What came and is not settled; what is, and has not been said on this connection.
         self._debts: dict[int, Debt] = {}
+        self._is_forgiven = False
         self._settled: list[Span] = []
         self.reconnect()
 
@@ -80,8 +81,12 @@ class LinkInbox:
 
     @property
     def is_settled(self) -> bool:
-        """Whether all that came is handled and settled."""
-        return not (self._messages or self._debts)
+        """Whether all that came is handled, and settled if the other end waits for it."""
+        return not self._messages and (self._is_forgiven or not self._debts)
+
+    def forgive(self) -> None:
+        """The other end does not wait for what it has sent to be settled here."""
+        self._is_forgiven = True
 
     def owe(self, first: int, last: int) -> Debt:
         """Of what was taken, these messages are to be settled."""

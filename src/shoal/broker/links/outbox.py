@@ -238,6 +238,28 @@ class LinkOutbox:
         self._check_room()
         return frames
 
+    def read_all(self) -> None:
+        """Take up all that is to be sent, also from the spool."""
+        spool = self._spool
+        while spool is not None and spool.has_unread:
+            read = spool.read()
+            for data, custody, _ in [read] if read is not None else spool.take_pending():
+                self._gated.append(Frame(data, custody))
+                self._add_bytes(len(data))
+
+    def forgive(self) -> None:
+        """Nobody waits any more for what is kept here to be settled."""
+        kept = [frame for frame in self if frame.custody is not None]
+        self.bytes -= sum(len(frame.data) for frame in (*self._in_custody.values(), *self._gated))
+        self._in_custody.clear()
+        self._gated.clear()
+        for frame in kept:
+            custody, frame.custody = frame.custody, None
+            assert custody is not None
+            custody.settle()
+        self.open_gate()
+        self._check_room()
+
     def reconnect(self) -> None:
         """What was in flight on a connection that is gone is to be written again."""
         self._waiting.extendleft(reversed(self._in_flight))

@@ -302,7 +302,7 @@ class LinkSession(LinkTraffic):
     # --- the end ------------------------------------------------------------------------------
 
     def end(self) -> list[LinkChanged]:
-        """End the link for good, once all that was sent over it is settled.
+        """End the link for good, once all that was sent over it is settled, or is recalled.
 
         What waits at the gate comes back (`returned`).
         """
@@ -378,7 +378,9 @@ class LinkSession(LinkTraffic):
 
     def _obey(self, control: Any, now_us: int) -> list[LinkChanged]:
         match control:
-            case Ends():
+            case Ends(is_recalled):
+                if is_recalled:
+                    self._inbox.forgive()
                 return self._hear(Word.END)
             case Rests():
                 return self._hear(Word.OVER, now_us) if self._is_settled else []

@@ -29,6 +29,7 @@ from shoal.broker.links.pulse import Pulse
 from shoal.broker.links.spool import Spool
 from shoal.broker.messages import Carrier, Message
 from shoal.broker.wire import Codec, FrameReader, WireError
+from shoal.model import BrokerId, ClientId
 
 
 class LinkTraffic:
@@ -80,6 +81,30 @@ class LinkTraffic:
     def _take_back(self, frames: Iterable[Frame]) -> None:
         """These were not settled; errands among them are asked again elsewhere."""
         self._unsettled += [each for each in frames if not isinstance(each.custody, Errand)]
+
+    def recall(self, over: BrokerId | None, *, moves: bool) -> list[tuple[Carrier, Custody]]:
+        """What is not settled, marked, oldest first, to go another way, too, or instead.
+
+        Each publication once, and none that came `over` the link that it is to go.  Each custody is
+        to be settled, as of what is `returned`.  What is on disk goes only if it `moves`.
+        """
+        if moves:
+            self._outbox.read_all()
+        found, recalled = [], set[tuple[ClientId, int]]()
+        for frame in self._outbox:
+            custody = frame.custody
+            if custody is None or (over is not None and custody.source == over):
+                continue
+            carrier = self._frames.marked(frame.data)
+            new = [each for each in carrier.publications if each.publication.key not in recalled]
+            if new:
+                recalled.update(each.publication.key for each in new)
+                custody.extend()
+                found.append((carrier.with_publications(tuple(new)), custody))
+        if moves:
+            self._ending.is_recalled = True
+            self._outbox.forgive()
+        return found
 
     def returned(self) -> list[tuple[Carrier, Custody]]:
         """What was not settled when a session ended, marked, oldest first; each is said once.

@@ -13,14 +13,21 @@ from shoal.cli.support.errors import UserError
 def bridge(
     bridge_file: Annotated[Path, typer.Argument(metavar="BRIDGE.toml", help="What is carried.")],
     check: Annotated[bool, typer.Option("--check", help="Only say what is wrong with it.")] = False,
+    metrics: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Answer Prometheus there: /metrics, over HTTP.")
+    ] = "",
 ) -> None:
     """Carry messages between a shoal network and any other MQTT broker, until it is stopped.
 
     The file names the two brokers and, in its tables `in` and `out`, which topics are carried.
     What waits is kept by the brokers: the bridge may be stopped, killed and started again.
     """
+    from prometheus_client import start_http_server
+
     from shoal.client.bridge import run_bridge
     from shoal.client.bridge_file import load_bridge
+    from shoal.client.bridge_metrics import Tally, bridge_registry
+    from shoal.runtime.addresses import read_address
     from shoal.runtime.operations.logs import start_logging
     from shoal.runtime.serving import StoppedError, run_or_stop
     from shoal.typed_toml import TomlError
@@ -35,7 +42,14 @@ def bridge(
     if check:
         return
     start_logging(f"bridge-{found.name}")
+    tally = Tally()
+    if metrics:
+        try:
+            host, port = read_address(metrics)
+            start_http_server(port, host, bridge_registry(found.name, tally))
+        except (OSError, ValueError) as error:
+            raise UserError(f"--metrics {metrics}: {error}") from error
     try:
-        run_or_stop(lambda: run_bridge(found))
+        run_or_stop(lambda: run_bridge(found, tally))
     except StoppedError:
         return

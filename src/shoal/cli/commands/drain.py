@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from shoal.cli.support.errors import UserError
+from shoal.cli.support.operators import Operator, OperatorPassword, read_caller
 from shoal.cli.support.orders import give_order
 
 if TYPE_CHECKING:
     from shoal.runtime.addresses import Address
+    from shoal.runtime.operations.caller import Caller
 
 _POLL_S = 0.2
 _SAY_AFTER_S = 5.0
@@ -21,6 +23,8 @@ _SAY_AFTER_S = 5.0
 def drain(
     network_file: Annotated[Path, typer.Argument(metavar="NETWORK.toml", help="The network.")],
     broker: Annotated[str, typer.Argument(help="Which of its brokers.")],
+    operator: Operator = "",
+    operator_password: OperatorPassword = "",
 ) -> None:
     """Send all clients of a broker to others, with all that is theirs, and let it take nobody in.
 
@@ -28,19 +32,23 @@ def drain(
     start.  Clients that follow are told where to go; the others are let go with a word, and find
     another broker by themselves.  Ends when no client and no session is left.
     """
-    address = asyncio.run(give_order(network_file, broker, "drain"))
-    asyncio.run(_watch(broker, address))
+    from shoal.cli.support.networks import read_network
+
+    network = read_network(network_file, has_files=False)
+    caller = read_caller(network, operator, operator_password)
+    address = asyncio.run(give_order(network, caller, broker, "drain"))
+    asyncio.run(_watch(broker, address, caller.to(broker)))
     print(f"{broker} is drained")
 
 
-async def _watch(broker: str, address: Address) -> None:
+async def _watch(broker: str, address: Address, caller: Caller) -> None:
     """Until nobody is there any more."""
     from shoal.runtime.supervisor import get_json
 
     said, waited_s = "", 0.0
     while True:
         try:
-            found: dict[str, Any] = await get_json(address, "/status")
+            found: dict[str, Any] = await get_json(address, "/status", caller)
         except OSError as error:
             raise UserError(f"{broker} answers no more: {error}") from error
         clients, mqtt = found["clients"], found["mqtt"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from shoal.cli.support.errors import UserError
+from shoal.cli.support.operators import Operator, OperatorPassword, read_caller
 
 if TYPE_CHECKING:
     from shoal.runtime.addresses import Address
+    from shoal.runtime.operations.caller import Caller
 
 _POLL_S = 0.2
 # Stages are short but for the sessions'; what lasts longer is said.
@@ -32,6 +34,8 @@ def leave(
         str,
         typer.Option(metavar="HOST:PORT", help="Its admin port, if the file does not list it."),
     ] = "",
+    operator: Operator = "",
+    operator_password: OperatorPassword = "",
 ) -> None:
     """Take a broker out of a running network for good.
 
@@ -42,16 +46,19 @@ def leave(
     from shoal.cli.support.networks import read_network
     from shoal.runtime.addresses import read_address
 
-    network = read_network(network_file)
+    network = read_network(network_file, has_files=False)
+    caller = read_caller(network, operator, operator_password)
     known = {each.name: each.admin for each in network.brokers}
     address = admin or known.get(broker, "")
     if not address:
         where = "has no admin address" if broker in known else "is not listed; name its --admin"
         raise UserError(f"{network_file}: broker {broker!r} {where}")
     try:
-        others = [read_address(each) for name, each in known.items() if each and name != broker]
+        others = {
+            name: read_address(each) for name, each in known.items() if each and name != broker
+        }
         is_news = asyncio.run(
-            _leave(broker, read_address(address), others, is_listed=broker in known)
+            _leave(broker, read_address(address), others, caller, is_listed=broker in known)
         )
     except ValueError as error:
         raise UserError(f"--admin: {error}") from error
@@ -59,19 +66,24 @@ def leave(
 
 
 async def _leave(
-    broker: str, address: Address, others: Sequence[Address], *, is_listed: bool
+    broker: str,
+    address: Address,
+    others: Mapping[str, Address],
+    caller: Caller,
+    *,
+    is_listed: bool,
 ) -> bool:
     """Whether it has left now, and had not before."""
     from shoal.runtime.supervisor import ask_to_leave, get_json
 
     try:
-        name = (await get_json(address, "/status"))["broker"]
+        name = (await get_json(address, "/status", caller.to(broker)))["broker"]
         if name != broker:
             raise UserError(f"the broker at {address} is {name}, not {broker}")
-        problem = await ask_to_leave(address)
+        problem = await ask_to_leave(address, caller.to(broker))
     except OSError as error:
         # Of a name that is in no file nobody knows whether it was ever there.
-        if is_listed and await _is_gone(broker, others, 0):
+        if is_listed and await _is_gone(broker, others, caller, 0):
             return False
         raise UserError(f"{broker} does not answer at {address}: {error}") from error
     if problem:
@@ -79,7 +91,7 @@ async def _leave(
     stage, since_s, has_said, unanswered = "", 0.0, False, 0
     while True:
         try:
-            found: dict[str, Any] = await get_json(address, "/status")
+            found: dict[str, Any] = await get_json(address, "/status", caller.to(broker))
         except TimeoutError:  # busy, not gone; a machine that is off refuses nothing either
             unanswered += 1
             if unanswered > _MOST_UNANSWERED:
@@ -99,12 +111,14 @@ async def _leave(
             problem = f": {leaving['problem']}" if leaving["problem"] else ""
             print(f"{broker} is still busy with its {stage}{problem}", flush=True)
         await asyncio.sleep(_POLL_S)
-    if not await _is_gone(broker, others, _HEAR_S):
+    if not await _is_gone(broker, others, caller, _HEAR_S):
         raise UserError(f"{broker} ended while it was busy with its {stage}; it has not left")
     return True
 
 
-async def _is_gone(broker: str, others: Sequence[Address], within_s: float) -> bool:
+async def _is_gone(
+    broker: str, others: Mapping[str, Address], caller: Caller, within_s: float
+) -> bool:
     """Whether the brokers that answer know that it has left; the last may hear it a bit later.
 
     Asked at once (`within_s` 0), somebody must answer.
@@ -117,7 +131,10 @@ async def _is_gone(broker: str, others: Sequence[Address], within_s: float) -> b
                 lists = [
                     [row["broker"] for row in found["brokers"]]
                     for found in await asyncio.gather(
-                        *(get_json(address, "/status") for address in others),
+                        *(
+                            get_json(address, "/status", caller.to(name))
+                            for name, address in others.items()
+                        ),
                         return_exceptions=True,
                     )
                     if isinstance(found, dict)

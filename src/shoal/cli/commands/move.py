@@ -9,16 +9,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from shoal.cli.support.errors import UserError
+from shoal.cli.support.operators import Operator, OperatorPassword, read_caller
 from shoal.cli.support.statuses import admin_addresses, ask_status, check_known
 
 if TYPE_CHECKING:
     from shoal.runtime.network_file import Network
+    from shoal.runtime.operations.caller import Caller
 
 
 def move(
     network_file: Annotated[Path, typer.Argument(metavar="NETWORK.toml", help="The network.")],
     client: Annotated[str, typer.Argument(help="Its client identifier.")],
     broker: Annotated[str, typer.Argument(help="Where it is to go.")],
+    operator: Operator = "",
+    operator_password: OperatorPassword = "",
 ) -> None:
     """Send a client to another broker of a running network.
 
@@ -28,22 +32,24 @@ def move(
     """
     from shoal.cli.support.networks import read_network
 
-    source = asyncio.run(_move(read_network(network_file), client, broker))
+    network = read_network(network_file, has_files=False)
+    caller = read_caller(network, operator, operator_password)
+    source = asyncio.run(_move(network, caller, client, broker))
     print(f"{client} has moved from {source} to {broker}")
 
 
-async def _move(network: Network, client: str, broker: str) -> str:
+async def _move(network: Network, caller: Caller, client: str, broker: str) -> str:
     """Where it was; each broker is asked, and the one knows that has it."""
     from shoal.runtime.supervisor import order
 
-    statuses = await ask_status(network)
+    statuses = await ask_status(network, caller)
     check_known(network, statuses, broker)
     here = admin_addresses(network, statuses)
 
     async def ask(name: str) -> str | None:
         """Why not; None where the client is not."""
         try:
-            problem = await order(here[name], "move", client=client, broker=broker)
+            problem = await order(here[name], "move", caller.to(name), client=client, broker=broker)
         except OSError as error:
             return f"{name} does not answer: {error}"
         return None if problem == f"{client} is not connected to {name}" else problem

@@ -23,11 +23,13 @@ from shoal.cli.support.clients import (
     read_connecting,
 )
 from shoal.cli.support.errors import UserError
+from shoal.cli.support.operators import Operator, OperatorPassword, read_caller
 from shoal.cli.support.statuses import ask_status
 
 if TYPE_CHECKING:
     from shoal.experiments.live.recording import Recorder
     from shoal.runtime.network_file import Network
+    from shoal.runtime.operations.caller import Caller
 
 # Beyond this a recording, which is kept in memory, ends.
 MOST = 5_000_000
@@ -66,6 +68,8 @@ def record(
     certificate: Certificate = "",
     key: KeyFile = "",
     server_name: ServerName = "",
+    operator: Operator = "",
+    operator_password: OperatorPassword = "",
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace what is at --out already.")
     ] = False,
@@ -88,7 +92,10 @@ def record(
     connecting = read_connecting(
         broker, username, password, authority, certificate, key, server_name, version
     )
-    network = read_network(network_file) if network_file is not None else None
+    network, caller = None, None
+    if network_file is not None:
+        network = read_network(network_file, has_files=False)
+        caller = read_caller(network, operator, operator_password)
     recorder = Recorder(levels, network.json if network is not None else "auto")
     try:
         asyncio.run(_record(connecting, topic or ["#"], seconds, count, qos, recorder))
@@ -101,7 +108,7 @@ def record(
     try:
         with new_folder(out, overwrite=overwrite) as folder:
             recorder.write(folder)
-            said = "" if network is None else _write_clients(network, folder)
+            said = _write_clients(network, caller, folder) if network and caller else ""
     except TableError as error:
         raise UserError(str(error)) from error
     print(f"{len(recorder):,} publications of {recorder.publishers:,} publishers{said} -> {out}")
@@ -147,21 +154,21 @@ async def _record(
             task.cancel()
 
 
-def _write_clients(network: Network, folder: Path) -> str:
+def _write_clients(network: Network, caller: Caller, folder: Path) -> str:
     from shoal.experiments.live.recording import write_clients
 
-    rows, names = asyncio.run(_ask_clients(network))
+    rows, names = asyncio.run(_ask_clients(network, caller))
     found = write_clients(folder, rows, names)
     return f", {found:,} subscriptions at {len(names):,} brokers"
 
 
-async def _ask_clients(network: Network) -> tuple[list[dict[str, Any]], list[str]]:
+async def _ask_clients(network: Network, caller: Caller) -> tuple[list[dict[str, Any]], list[str]]:
     """All subscriptions, by broker, and the brokers' names."""
     from shoal.runtime.addresses import read_address
     from shoal.runtime.supervisor import get_json
 
     rows: list[dict[str, Any]] = []
-    statuses = await ask_status(network)
+    statuses = await ask_status(network, caller)
     for name, status in statuses.items():
         if status is None:
             raise UserError(f"{name} does not answer, so its clients' filters are not known")
@@ -169,7 +176,7 @@ async def _ask_clients(network: Network) -> tuple[list[dict[str, Any]], list[str
         query: str | None = ""
         while query is not None:
             try:
-                answer = await get_json(address, f"/subscriptions?{query}")
+                answer = await get_json(address, f"/subscriptions?{query}", caller.to(name))
             except OSError as error:
                 raise UserError(f"{name} does not say its subscriptions: {error}") from error
             rows += ({**row, "broker": name} for row in answer["subscriptions"])

@@ -20,6 +20,7 @@ from shoal.cli.support.clients import (
     read_tls,
 )
 from shoal.cli.support.errors import STOPPED_EXIT_CODE, UserError
+from shoal.cli.support.operators import Operator, OperatorPassword, read_caller
 
 if TYPE_CHECKING:
     from shoal.experiments.live.judge import Key
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from shoal.experiments.run_files import Workload
     from shoal.report.replays import Replay
     from shoal.runtime.network_file import Network
+    from shoal.runtime.operations.caller import Caller
 
 MAX_SPEED = 1_000_000
 
@@ -93,6 +95,8 @@ def replay(
     certificate: Certificate = "",
     key: KeyFile = "",
     server_name: ServerName = "",
+    operator: Operator = "",
+    operator_password: OperatorPassword = "",
 ) -> None:
     """Replay a workload through a running network, and say what became of every publication.
 
@@ -108,14 +112,15 @@ def replay(
     from shoal.report.replays import problems, proof
     from shoal.runtime.serving import StoppedError
 
-    network = read_network(network_file)
+    network = read_network(network_file, has_files=False)
+    caller = read_caller(network, operator, operator_password)
     tls = None
     if over_tls or any((authority, certificate, server_name)):
         tls = read_tls(authority, certificate, key, server_name)
     name = network.system if out is None else out.stem
     try:
         events = Events(workload, truth, speed, seconds)
-        result = _compare(events, network, name, Credentials(username, password, tls))
+        result = _compare(events, network, caller, name, Credentials(username, password, tls))
         if out is not None:
             out.parent.mkdir(parents=True, exist_ok=True)
             out.write_bytes(msgspec.json.encode(result))
@@ -131,7 +136,9 @@ def replay(
         raise typer.Exit(1)
 
 
-def _compare(events: Events, network: Network, name: str, credentials: Credentials) -> Replay:
+def _compare(
+    events: Events, network: Network, caller: Caller, name: str, credentials: Credentials
+) -> Replay:
     """Replay, and predict the same, with bars that show how far it is."""
     from shoal.cli.support.steps import Steps
     from shoal.experiments.live.comparison import compare
@@ -151,6 +158,7 @@ def _compare(events: Events, network: Network, name: str, credentials: Credentia
                     judge,
                     name=name,
                     credentials=credentials,
+                    caller=caller,
                     progress=lambda what, share: step.show_share(0, share, what),
                 )
             )

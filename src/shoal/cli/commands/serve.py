@@ -40,9 +40,9 @@ def serve(
 ) -> None:
     """Run one broker of a network until Ctrl-C or SIGTERM; it drains before it stops.
 
-    At SIGHUP it reads the network file again: users, rules, origins, limits and certificates hold
-    at once, what else has changed is named in the log.  What it logs goes to standard error, one
-    JSON object per line.
+    At SIGHUP it reads the network file again: users, operators, rules, origins, limits and
+    certificates hold at once, what else has changed is named in the log.  What it logs goes to
+    standard error, one JSON object per line.
 
     A broker that has joined once keeps its links; --join is of no effect when it starts again.
     """

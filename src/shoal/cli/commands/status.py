@@ -16,11 +16,13 @@ from rich.filesize import decimal
 from rich.table import Table
 
 from shoal.cli.support.errors import UserError
+from shoal.cli.support.operators import Operator, OperatorPassword, read_caller
 from shoal.cli.support.statuses import Statuses, ask_status
 
 if TYPE_CHECKING:
     from shoal.overlays.self_organising.records import ProposalRecord
     from shoal.runtime.network_file import Network
+    from shoal.runtime.operations.caller import Caller
 
 PROPOSALS_SHOWN = 10
 
@@ -39,6 +41,8 @@ def status(
         bool, typer.Option("--watch", "-w", help="Again and again, until Ctrl-C.")
     ] = False,
     every: Annotated[float, typer.Option(min=0.1, help="With --watch: seconds between.")] = 2.0,
+    operator: Operator = "",
+    operator_password: OperatorPassword = "",
 ) -> None:
     """Ask every broker of a network what it is doing: links, clients, tables, who moved.
 
@@ -48,14 +52,15 @@ def status(
 
     if watch and (as_json or advise):
         raise UserError("--watch: shows the tables; leave --json and --advise out")
-    network = read_network(network_file)
+    network = read_network(network_file, has_files=False)
     silent = [broker.name for broker in network.brokers if not broker.admin]
     if len(silent) == len(network.brokers):
         raise UserError(f"{network_file}: no broker has an admin address; give it one (admin = …)")
+    caller = read_caller(network, operator, operator_password)
     if watch:
-        _watch(network, every)
+        _watch(network, caller, every)
         return
-    statuses = asyncio.run(ask_status(network))
+    statuses = asyncio.run(ask_status(network, caller))
     if advise:
         print(_advice(network, statuses))
     elif as_json:
@@ -66,12 +71,12 @@ def status(
         raise typer.Exit(1)
 
 
-def _watch(network: Network, every_s: float) -> None:
+def _watch(network: Network, caller: Caller, every_s: float) -> None:
     """Show it, and what changed, until Ctrl-C."""
     console = Console()
     try:
         while True:
-            statuses = asyncio.run(ask_status(network))
+            statuses = asyncio.run(ask_status(network, caller))
             console.clear()
             console.print(f"{network.name}, {datetime.now():%H:%M:%S}", highlight=False)
             _show(console, network, statuses)
@@ -129,6 +134,8 @@ def _state(found: Mapping[str, Any]) -> str:
 
 def _waiting(statuses: Statuses) -> Iterator[str]:
     """What those lack that are not ready, and how far those are that leave."""
+    for name, why in statuses.refusals.items():
+        yield f"[red]{name} does not say: {why}[/red]"
     for name, found in statuses.items():
         # A broker of an earlier version says no more than that it is not ready.
         if found is not None and (missing := found.get("missing")):

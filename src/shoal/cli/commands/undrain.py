@@ -8,13 +8,20 @@ from typing import Annotated
 
 import typer
 
+from shoal.cli.support.operators import Operator, OperatorPassword, read_caller
 from shoal.cli.support.orders import give_order
 
 
 def undrain(
     network_file: Annotated[Path, typer.Argument(metavar="NETWORK.toml", help="The network.")],
     broker: Annotated[str, typer.Argument(help="Which of its brokers.")],
+    operator: Operator = "",
+    operator_password: OperatorPassword = "",
 ) -> None:
     """Let a drained broker take clients in again; those that have gone stay where they are."""
-    asyncio.run(give_order(network_file, broker, "undrain"))
+    from shoal.cli.support.networks import read_network
+
+    network = read_network(network_file, has_files=False)
+    caller = read_caller(network, operator, operator_password)
+    asyncio.run(give_order(network, caller, broker, "undrain"))
     print(f"{broker} takes clients in")

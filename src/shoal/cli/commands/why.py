@@ -13,11 +13,13 @@ import typer
 
 from shoal.cli.support.clients import read_attribute
 from shoal.cli.support.errors import UserError
-from shoal.cli.support.routes import Answers, down, find_way, queues
+from shoal.cli.support.operators import Operator, OperatorPassword, read_caller
+from shoal.cli.support.routes import Answers, Way, down, find_way, queues
 from shoal.cli.support.statuses import Statuses, admin_addresses, ask_status
 
 if TYPE_CHECKING:
     from shoal.runtime.network_file import Network
+    from shoal.runtime.operations.caller import Caller
 
 
 def why(
@@ -34,6 +36,8 @@ def why(
         str, typer.Option(metavar="BROKER", help="Where it is published, if not by --publisher.")
     ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="What each broker says.")] = False,
+    operator: Operator = "",
+    operator_password: OperatorPassword = "",
 ) -> None:
     """Say why a message reaches a client of a running network, or does not.
 
@@ -43,7 +47,8 @@ def why(
     """
     from shoal.cli.support.networks import read_network
 
-    network = read_network(network_file)
+    network = read_network(network_file, has_files=False)
+    caller = read_caller(network, operator, operator_password)
     query = {
         "client": client,
         "topic": topic,
@@ -51,11 +56,14 @@ def why(
         "attributes": json.dumps(dict(map(read_attribute, attributes or ()))),
         "publisher": publisher,
     }
-    statuses, answers = asyncio.run(_ask(network, query))
+    statuses, answers, ways = asyncio.run(_ask(network, caller, query, publisher, at))
     if as_json:
-        print(json.dumps(answers, indent=2))
+        said = {name: dict(answer) for name, answer in answers.items()}
+        for name, way in ways.items():
+            said[name]["way"] = way._asdict()
+        print(json.dumps(said, indent=2))
         return
-    lines = list(_lines(client, publisher, at, statuses, answers))
+    lines = list(_lines(client, publisher, at, statuses, answers, ways))
     for line in lines[:-1]:
         print(line)
     print(lines[-1])
@@ -63,23 +71,36 @@ def why(
         raise typer.Exit(1)
 
 
-async def _ask(network: Network, query: Mapping[str, str]) -> tuple[Statuses, Answers]:
-    """Every broker, until it has said all."""
-    from shoal.runtime.supervisor import get_json
-
-    statuses = await ask_status(network)
+async def _ask(
+    network: Network, caller: Caller, query: Mapping[str, str], publisher: str, at: str
+) -> tuple[Statuses, Answers, Mapping[str, Way]]:
+    """Every broker, until it has said all; then the ways from where it may be published."""
+    statuses = await ask_status(network, caller)
     here = admin_addresses(network, statuses)
+    known: dict[tuple[str, str, str], Mapping[str, Any]] = {}
+
+    async def get(name: str, question: str, query: Mapping[str, Any]) -> dict[str, Any]:
+        from shoal.runtime.supervisor import get_json
+
+        try:
+            found = await get_json(here[name], f"/{question}?{urlencode(query)}", caller.to(name))
+        except OSError as error:
+            raise UserError(f"{name} does not answer: {error}") from error
+        if "problem" in found and len(found) == 1:
+            raise UserError(found["problem"])
+        return found
+
+    async def onward(name: str, source: str, told: str) -> Mapping[str, Any]:
+        if (name, source, told) not in known:
+            asked = {**query, "source": source, "told": told}
+            known[name, source, told] = await get(name, "onward", asked)
+        return known[name, source, told]
 
     async def ask(name: str) -> dict[str, Any]:
         answer: dict[str, Any] = {}
         skip: int | None = 0
         while skip is not None:
-            try:
-                found = await get_json(here[name], f"/why?{urlencode({**query, 'skip': skip})}")
-            except OSError as error:
-                raise UserError(f"{name} does not answer: {error}") from error
-            if "problem" in found:
-                raise UserError(found["problem"])
+            found = await get(name, "why", {**query, "skip": skip})
             if answer:
                 answer["session"]["subscriptions"] += found["session"]["subscriptions"]
             else:
@@ -87,47 +108,62 @@ async def _ask(network: Network, query: Mapping[str, str]) -> tuple[Statuses, An
             skip = (found["session"] or {}).get("next")
         return answer
 
-    return statuses, dict(zip(here, await asyncio.gather(*map(ask, here)), strict=True))
+    answers = dict(zip(here, await asyncio.gather(*map(ask, here)), strict=True))
+    home = _home(answers)
+    if home is None:
+        return statuses, answers, {}
+    starts = _starts(publisher, at, answers)
+    ways = {start: await find_way(start, home, onward, statuses) for start in starts}
+    return statuses, answers, ways
 
 
-def _lines(
-    client: str, publisher: str, at: str, statuses: Statuses, answers: Answers
-) -> Iterator[str]:
-    """The findings; the last line is the verdict."""
-    silent = [name for name, found in statuses.items() if found is None]
-    if silent:
-        yield f"{', '.join(silent)} does not answer"
+def _home(answers: Answers) -> str | None:
+    """Where the client is, or its session."""
     homes = {
         name: answer["session"]
         for name, answer in answers.items()
         if answer["session"] is not None and not answer["session"]["departed"]
     }
-    if not homes:
+    return max(homes, key=lambda name: bool(homes[name]["connected"]), default=None)
+
+
+def _lines(
+    client: str,
+    publisher: str,
+    at: str,
+    statuses: Statuses,
+    answers: Answers,
+    ways: Mapping[str, Way],
+) -> Iterator[str]:
+    """The findings; the last line is the verdict."""
+    silent = [name for name, found in statuses.items() if found is None]
+    if silent:
+        yield f"{', '.join(silent)} does not answer"
+    home = _home(answers)
+    if home is None:
         where = f" that answers (not {', '.join(silent)})" if silent else ""
         yield f"it does not reach {client}: no broker{where} knows a client of that name"
         return
-    home = max(homes, key=lambda name: bool(homes[name]["connected"]))
-    yield from _standing(client, home, homes[home])
-    matching = [row for row in homes[home]["subscriptions"] if _lets_through(row)]
-    yield from (_told(row) for row in homes[home]["subscriptions"] if not _lets_through(row))
+    session = answers[home]["session"]
+    yield from _standing(client, home, session)
+    matching = [row for row in session["subscriptions"] if _lets_through(row)]
+    yield from (_told(row) for row in session["subscriptions"] if not _lets_through(row))
     yield from (_told(row) for row in matching)
-    starts = _starts(publisher, at, home, answers)
-    for start in starts:
+    for start in ways:
         problem = _refusal(publisher, answers[start]["publisher"])
         if problem:
             yield f"it does not reach {client}: {problem}"
             return
     if not matching:
-        count = len(homes[home]["subscriptions"])
+        count = len(session["subscriptions"])
         yield f"it does not reach {client}: none of its {count} subscriptions lets it through"
         return
     if publisher == client and all(row["no_local"] for row in matching):
         yield f"it does not reach {client}: it wants nothing of its own (no local)"
         return
-    ways = {start: find_way(start, home, answers, statuses) for start in starts}
     for start, way in ways.items():
         known = "" if way.is_said else ", if the links are used: this system does not say it"
-        yield f"from {start}: {' -> '.join(way.brokers)}{known}"
+        yield f"from {start}: {way.text()}{known}"
         yield from queues(way, statuses)
     stopped = [f"from {start} ({way.problem})" for start, way in ways.items() if way.problem]
     broken = {link for way in ways.values() if (link := down(way, statuses))}
@@ -135,7 +171,7 @@ def _lines(
         yield f"it does not reach {client} {', '.join(stopped)}"
     elif broken:
         yield f"it waits: the link {', '.join(sorted(broken))} is not up"
-    elif not homes[home]["connected"]:
+    elif not session["connected"]:
         highest = max(row["qos"] for row in matching)
         kept = "at QoS 1 and 2 it is kept for it" if highest else "it asks for QoS 0, which is lost"
         yield f"it waits: {client} is away, and {kept}"
@@ -168,7 +204,7 @@ def _told(row: Mapping[str, Any]) -> str:
     return f"  no   {row['topic_filter']}: its content\n{reasons}"
 
 
-def _starts(publisher: str, at: str, home: str, answers: Answers) -> list[str]:
+def _starts(publisher: str, at: str, answers: Answers) -> list[str]:
     """Where it may be published."""
     if at:
         if at not in answers:

@@ -16,18 +16,21 @@ from shoal.runtime.network_sections import BrokerSection
 from shoal.typed_toml import TomlError
 
 
-def read_network(path: Path) -> Network:
-    """The network in a file that has no problems; else a UserError that lists them."""
+def read_network(path: Path, *, has_files: bool = True) -> Network:
+    """The network in a file that has no problems; else a UserError that lists them.
+
+    Who only asks brokers need not have the files that are theirs (`has_files` False).
+    """
     try:
         network = load_network(path)
     except TomlError as error:
         raise UserError(str(error)) from error
-    _check(network, str(path))
+    _check(network, str(path), has_files=has_files)
     return network
 
 
-def _check(network: Network, where: str, newcomer: str = "") -> None:
-    found = problems(network, newcomer)
+def _check(network: Network, where: str, newcomer: str = "", *, has_files: bool = True) -> None:
+    found = problems(network, newcomer, has_files=has_files)
     if found:
         lines = [f"{where}: {problem}" for problem in found]
         raise UserError("\n       ".join([*lines, f"all keys: {PAGE}"]))

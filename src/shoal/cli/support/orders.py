@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shoal.cli.support.errors import UserError
@@ -10,23 +9,24 @@ from shoal.cli.support.statuses import ask_status, check_known
 
 if TYPE_CHECKING:
     from shoal.runtime.addresses import Address
+    from shoal.runtime.network_file import Network
+    from shoal.runtime.operations.caller import Caller
 
 
-async def give_order(network_file: Path, broker: str, name: str, **said: str) -> Address:
+async def give_order(network: Network, caller: Caller, broker: str, name: str) -> Address:
     """Have a broker do something; its admin port.  UserError says why it cannot."""
-    from shoal.cli.support.networks import read_network
     from shoal.runtime.addresses import read_address
     from shoal.runtime.supervisor import order
 
-    network = read_network(network_file)
-    statuses = await ask_status(network)
+    statuses = await ask_status(network, caller)
     check_known(network, statuses, broker)
     found = statuses[broker]
     if found is None:
-        raise UserError(f"{broker} does not answer, or has no admin address")
+        why = statuses.refusals.get(broker, "it does not answer, or has no admin address")
+        raise UserError(f"{broker}: {why}")
     address = read_address(found["listening"]["admin"])
     try:
-        problem = await order(address, name, **said)
+        problem = await order(address, name, caller.to(broker))
     except OSError as error:
         raise UserError(f"{broker} does not answer at {address}: {error}") from error
     if problem:

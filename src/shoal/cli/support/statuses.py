@@ -11,15 +11,31 @@ from shoal.cli.support.errors import UserError
 if TYPE_CHECKING:
     from shoal.runtime.addresses import Address
     from shoal.runtime.network_file import Network
-
-# Every broker of a network answers with one of these; None when it does not answer.
-Statuses = dict[str, dict[str, Any] | None]
+    from shoal.runtime.operations.caller import Caller
 
 
-async def ask_status(network: Network) -> Statuses:
-    """What brokers say: those of the file and those that have joined, without those that left."""
+class Statuses(dict[str, "dict[str, Any] | None"]):
+    """What every broker of a network answers, None when it does not; why not, where that is known.
+
+    `refusals` are of brokers that are there, and do not talk to this caller.
+    """
+
+    def __init__(
+        self, found: Mapping[str, dict[str, Any] | None], refusals: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(found)
+        self.refusals = dict(refusals or {})
+
+
+async def ask_status(network: Network, caller: Caller) -> Statuses:
+    """What brokers say: those of the file and those that have joined, without those that left.
+
+    UserError when none talks to this caller.
+    """
     listed = {broker.name: broker.admin for broker in network.brokers}
-    found = await _ask_all(listed)
+    found = await _ask_all(listed, caller)
+    if found.refusals and not any(found.values()):
+        raise UserError("\n       ".join(f"{name}: {why}" for name, why in found.refusals.items()))
     known = {
         row["broker"]: row["admin"]
         for answer in found.values()
@@ -28,8 +44,9 @@ async def ask_status(network: Network) -> Statuses:
     }
     if known:
         joined = {name: admin for name, admin in known.items() if name not in listed}
-        found = {name: answer for name, answer in found.items() if answer or name in known}
-        found |= await _ask_all(joined)
+        further = await _ask_all(joined, caller)
+        there = {name: answer for name, answer in found.items() if answer or name in known}
+        found = Statuses(there | further, found.refusals | further.refusals)
     return found
 
 
@@ -54,15 +71,23 @@ def admin_addresses(network: Network, statuses: Statuses) -> dict[str, Address]:
     return found
 
 
-async def _ask_all(admins: Mapping[str, str]) -> Statuses:
+async def _ask_all(admins: Mapping[str, str], caller: Caller) -> Statuses:
     from shoal.runtime.addresses import read_address
+    from shoal.runtime.operations.caller import RefusedError
     from shoal.runtime.supervisor import get_json
 
-    async def ask(admin: str) -> dict[str, Any] | None:
-        try:
-            return await get_json(read_address(admin), "/status") if admin else None
-        except (OSError, ValueError):
-            return None
+    refusals = {}
 
-    answers = await asyncio.gather(*map(ask, admins.values()))
-    return dict(zip(admins, answers, strict=True))
+    async def ask(name: str, admin: str) -> dict[str, Any] | None:
+        if not admin:
+            return None
+        try:
+            return await get_json(read_address(admin), "/status", caller.to(name))
+        except RefusedError as error:
+            refusals[name] = str(error)
+        except (OSError, ValueError):
+            pass
+        return None
+
+    answers = await asyncio.gather(*(ask(*each) for each in admins.items()))
+    return Statuses(dict(zip(admins, answers, strict=True)), refusals)

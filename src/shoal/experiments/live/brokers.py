@@ -14,6 +14,7 @@ from shoal.clients.records import MigrationRecord
 from shoal.model import BrokerId, ClientId
 from shoal.runtime.addresses import Address
 from shoal.runtime.network_file import Network
+from shoal.runtime.operations.caller import ANYBODY, Caller
 from shoal.runtime.supervisor import get_json
 
 REST_TIMEOUT_S = 60.0
@@ -42,7 +43,8 @@ class Counts(NamedTuple):
 class Brokers:
     """The admin ports of a network; UnrestError when a broker has none."""
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: Network, caller: Caller = ANYBODY) -> None:
+        self._caller = caller
         self._addresses: dict[BrokerId, Address] = {}
         for broker in network.brokers:
             address = broker.address("admin")
@@ -84,7 +86,7 @@ class Brokers:
 
     async def _status(self, name: BrokerId, address: Address) -> Status:
         try:
-            return await get_json(address, "/status")
+            return await get_json(address, "/status", self._caller.to(name))
         except OSError as error:
             raise UnrestError(f"broker {name} does not answer at {address}: {error}") from None
 

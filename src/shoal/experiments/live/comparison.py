@@ -35,6 +35,7 @@ from shoal.model import BrokerId, ClientId
 from shoal.overlays.registry import SYSTEMS
 from shoal.report.replays import Figures, Place, Replay
 from shoal.runtime.network_file import Network
+from shoal.runtime.operations.caller import ANYBODY, Caller
 
 # About what loopback and this software cost; what is compared hardly depends on it.
 _UNDERLAY = {"kind": "constant", "latency_us": 200, "local_latency_us": 100}
@@ -58,6 +59,7 @@ async def compare(
     *,
     name: str,
     credentials: Credentials = ANONYMOUS,
+    caller: Caller = ANYBODY,
     progress: Progress = lambda what, share: None,
 ) -> Replay:
     """Replay a workload through a running network, and predict what that comes to.
@@ -74,7 +76,7 @@ async def compare(
         prediction = await asyncio.to_thread(predict, workload, network)
     judge = Judge(expected)
     players = Players(workload, network, judge, credentials)
-    brokers = Brokers(network)
+    brokers = Brokers(network, caller)
     after: Counts | None = None
     async with players.publishers(progress):
         await brokers.at_rest()

@@ -33,7 +33,7 @@ from functools import partial
 from typing import Any
 
 from shoal.broker.life_cycle import IGNORED, LifeCycle, does
-from shoal.mqtt.access import Admission
+from shoal.mqtt.access import Admission, Credentials
 from shoal.mqtt.codec.errors import MqttError, protocol_error
 from shoal.mqtt.codec.packets import Connect, Disconnect, Packet
 from shoal.mqtt.codec.reason_codes import ELSEWHERE, FIRST_ERROR, ReasonCode
@@ -60,10 +60,9 @@ class Connection(Standing):
         house: House,
         touched: list[Connection],
         now_us: int,
-        certificate: str | None,
-        address: str | None,
+        known: Credentials,
     ) -> None:
-        super().__init__(house, now_us, certificate, address)
+        super().__init__(house, now_us, known)
         self.outlet = Outlet(self, partial(touched.append, self))
 
     # --- the driver's side --------------------------------------------------------------------
@@ -308,7 +307,7 @@ class Connection(Standing):
         if not isinstance(connect, Connect):
             raise protocol_error(f"only a server sends {type(connect).__name__}")
         self.state = State.ADMISSION
-        entering = Entering(self._house, connect, self.certificate, self.address)
+        entering = Entering(self._house, connect, self.credentials)
         # Before anything is answered: a refusal too keeps to what the client can take.
         self.terms = entering.terms
         self.outlet.agree(connect.version, entering.terms)

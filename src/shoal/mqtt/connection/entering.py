@@ -20,17 +20,14 @@ from shoal.mqtt.sessions.delivering.outgoing import ClientOutlet
 class Entering:
     """One client's, until it is let in or refused; `terms` are what is agreed."""
 
-    def __init__(
-        self, house: House, connect: Connect, certificate: str | None, at: str | None
-    ) -> None:
+    def __init__(self, house: House, connect: Connect, known: Credentials) -> None:
         self.connect = connect
         self.terms = agree(connect, house.limits)
-        self.credentials = Credentials(
+        self.credentials = msgspec.structs.replace(
+            known,
             client_id=connect.client_id,
             username=connect.username,
             password=connect.password,
-            certificate=certificate,
-            address=at,
         )
         self._house = house
         # What it advertises, once it is admitted.

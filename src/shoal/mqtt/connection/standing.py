@@ -29,8 +29,6 @@ class Standing:
         "_house",
         "_is_lost",
         "_serving",
-        "address",
-        "certificate",
         "credentials",
         "is_held",
         "is_moving",
@@ -41,17 +39,14 @@ class Standing:
         "terms",
     )
 
-    def __init__(
-        self, house: House, now_us: int, certificate: str | None, address: str | None
-    ) -> None:
+    def __init__(self, house: House, now_us: int, known: Credentials) -> None:
+        """`known` is what its transport knows."""
         self.owner: Any = None
-        self.certificate = certificate
-        self.address = address
         self.state = State.WAITING
         # What is agreed once a CONNECT has come.
         self.terms: Terms | None = None
         # What the client has said about itself; without its password once it is let in.
-        self.credentials = Credentials(client_id="")
+        self.credentials = known
         self.last_received_us = now_us
         self._house = house
         limits = house.limits
@@ -84,8 +79,8 @@ class Standing:
         session, said = self.session, self.credentials
         user = said.certificate or said.username
         if session is not None:
-            return Party(session.client_id, session.user or user, self.address)
-        return Party(said.client_id, user, self.address)
+            return Party(session.client_id, session.user or user, said.address)
+        return Party(said.client_id, user, said.address)
 
     @property
     def is_closed(self) -> bool:

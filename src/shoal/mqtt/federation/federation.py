@@ -31,6 +31,7 @@ from shoal.mqtt.federation.controls import (
 )
 from shoal.mqtt.federation.crowding import CROWDING_TIMER, Crowding
 from shoal.mqtt.federation.evacuating import EVACUATING_TIMER, Evacuating
+from shoal.mqtt.federation.following import Following
 from shoal.mqtt.federation.granting import GRANTING_TIMER, Granting
 from shoal.mqtt.federation.joining import Joining
 from shoal.mqtt.federation.moving import MOVING_TIMER, Moving
@@ -38,6 +39,7 @@ from shoal.mqtt.federation.roaming.roaming import Roaming
 from shoal.mqtt.federation.sharing import SHARING_TIMER, Sharing
 from shoal.mqtt.memory.journal import Journal
 from shoal.mqtt.messages import Message
+from shoal.mqtt.sessions.audience import Audience
 from shoal.mqtt.sessions.retained import RetainedStore
 from shoal.mqtt.sessions.session import ClientSubscription
 from shoal.mqtt.sessions.sessions import Sessions
@@ -64,6 +66,7 @@ class Federation:
         deliver: Callable[[Message, ClientSubscription, int], None],
         permissions: Callable[[str, str], Permissions],
         full: Callable[[int], str],
+        audience: Audience,
         now_us: int,
     ) -> None:
         self._spreading = Granting(broker_id, door, None)
@@ -72,6 +75,7 @@ class Federation:
         )
         self.evacuating = Evacuating(broker_id, sessions, door, timers, self.roaming, permissions)
         self.moving = Moving(broker_id, sessions, door, timers, self.roaming, self.evacuating, full)
+        self.following = Following(broker_id, door, audience)
         self.granting = Granting(broker_id, door, timers)
         told = self.granting.wait_for
         self.sharing = Sharing(broker_id, door, timers, subscriptions, deliver, told, now_us)

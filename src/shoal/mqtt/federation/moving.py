@@ -57,6 +57,10 @@ DRAINED = "the broker is being drained"
 Done = Callable[[str], None]
 
 
+# Where clients can be sent: brokers' addresses by the kind of listener that a client came by.
+Servers = Mapping[BrokerId, Mapping[str, str]]
+
+
 class _Order:
     """A client that is to go to another broker.  `done` hears why it has not, or nothing."""
 
@@ -74,7 +78,8 @@ class _Order:
 class Moving:
     """One broker's part.  `full` says why no client may be sent here; empty if one may.
 
-    `servers` are where clients can be sent: the other brokers' listeners, as the driver knows them.
+    `servers` are where clients can be sent, as the driver knows it; each goes to a listener of the
+    kind that it came by.
     """
 
     def __init__(
@@ -87,7 +92,7 @@ class Moving:
         evacuating: Evacuating,
         full: Callable[[int], str],
     ) -> None:
-        self.servers: Mapping[BrokerId, str] = {}
+        self.servers: Servers = {}
         self.is_draining = False
         # Why somebody is still here though all must go; empty if nobody knows of anything.
         self.problem = ""
@@ -146,6 +151,8 @@ class Moving:
             return f"{client_id} is on its way already"
         if broker not in self.servers:
             return f"no broker {broker} is known that clients can be sent to"
+        if (kind := connection.credentials.listener) not in self.servers[broker]:
+            return f"{client_id} came by {kind}, and {broker} has no such listener to be sent to"
         if not connection.follows:
             return (
                 f"{client_id} does not go where it is sent, and would come back to "
@@ -205,7 +212,7 @@ class Moving:
     def _tell(
         self, order: _Order, session: Session, connection: ClientConnection, now_us: int
     ) -> None:
-        server = self.servers.get(order.broker)
+        server = self.servers.get(order.broker, {}).get(connection.credentials.listener)
         if not connection.follows:
             code = ReasonCode.USE_ANOTHER_SERVER
             connection.disconnect(code, order.reason, now_us, server)
@@ -298,15 +305,15 @@ class Moving:
         self.is_draining, self.problem = False, ""
         self._evacuating.end()
 
-    def refusal(self) -> Admission:
+    def refusal(self, listener: str) -> Admission:
         """What a client is told that connects to a broker which is drained."""
-        broker = next(self._next_takers(0), None)
-        server = None if broker is None else self.servers[broker]
+        broker = next(self._next_takers(listener, 0), None)
+        server = None if broker is None else self.servers[broker][listener]
         return Admission(ReasonCode.USE_ANOTHER_SERVER, reason=DRAINED, server=server)
 
-    def _next_takers(self, now_us: int) -> Iterator[BrokerId]:
-        """Brokers that may take a client, each time another first."""
-        takers = [each for each in self._takers() if each in self.servers]
+    def _next_takers(self, listener: str, now_us: int) -> Iterator[BrokerId]:
+        """Brokers that may take a client at such a listener, each time another first."""
+        takers = [each for each in self._takers() if listener in self.servers.get(each, {})]
         self._asked += 1
         for number in range(len(takers)):
             taker = takers[(self._asked + number) % len(takers)]
@@ -320,13 +327,15 @@ class Moving:
             connection = session.outlet.connection if session.outlet is not None else None
             if connection is None or session.client_id in self._orders:
                 continue
-            taker = next(self._next_takers(now_us), None)
+            taker = next(self._next_takers(connection.credentials.listener, now_us), None)
             if not connection.follows:
                 self._let_go(session, connection, taker, now_us)
             elif taker is not None:
                 self._ask(session.client_id, taker, DRAINED, now_us, self._said)
             elif not self.problem:
-                self.problem = "no other broker is known that clients can be sent to"
+                self.problem = (
+                    f"no broker is known with a listener {connection.credentials.listener}"
+                )
 
     def _let_go(
         self,

@@ -23,6 +23,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sized
 
 from shoal.broker.effects import Effect, EndLink, Left, LinkState, Started, TimerKey
 from shoal.broker.messages import Message
+from shoal.broker.onward import Asked, Onward
 from shoal.broker.strategy import BaseStrategy, BrokerContext, ProtocolError, unexpected
 from shoal.matching import MatchIndex
 from shoal.model import BrokerId, ClientId
@@ -46,6 +47,7 @@ from shoal.overlays.bluedove.messages import (
     Yours,
 )
 from shoal.overlays.bluedove.node import Node
+from shoal.overlays.bluedove.onward import onward
 from shoal.overlays.bluedove.parameters import Order, Parameters
 from shoal.overlays.bluedove.serving.matcher import Matcher
 from shoal.overlays.bluedove.serving.membership import Membership
@@ -82,6 +84,9 @@ class Bluedove(BaseStrategy):
     def searched(self) -> Sized:
         """Nothing: a matcher asks for `Work`."""
         return ()
+
+    def onward(self, asked: Asked) -> Onward:
+        return onward(asked, self.node, self.dispatcher, self.matcher)
 
     # --- inputs -------------------------------------------------------------------------------
 

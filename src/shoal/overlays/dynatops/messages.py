@@ -45,6 +45,14 @@ class LeaveWanted(MembersMessage, frozen=True):
     """To the manager: the sender has nothing under way any more, and is to be done without."""
 
 
+class EndWanted(MembersMessage, frozen=True):
+    """The sender needs this link no more, and sends nothing over it until it hears more."""
+
+
+class EndRefused(MembersMessage, frozen=True):
+    """The sender still needs this link."""
+
+
 class LinkLost(MembersMessage, frozen=True):
     """To the manager: in this view the sender has no link to a member (any more).
 
@@ -123,30 +131,43 @@ class Summary(TopicMessage, frozen=True):
 # --- publications -----------------------------------------------------------------------------
 
 
-class ToRoot(Carrier, frozen=True):
-    """Publications of an entry's clients, on their way to the root of their topics.
+class ViewCarrier(Carrier, frozen=True):
+    """Base of what carries publications of an entry's clients in one view.
 
-    `life` is the entry's.  `again`: they may have arrived in an earlier view.
+    `life` is the entry's.
     """
 
     age: Age
     entry: BrokerId
     life: int
+
+
+OfView = TopicMessage | ViewCarrier
+
+
+class ToRoot(ViewCarrier, frozen=True):
+    """Publications of an entry's clients, on their way to the root of their topics.
+
+    `again`: they may have arrived in an earlier view.
+    """
+
     root: BrokerId
     hops: int
     again: bool
 
 
-class ToHomes(Carrier, frozen=True):
-    """Publications on their way from their root to these homes, of `total` that get them."""
+class Arriving(ViewCarrier, frozen=True):
+    """Base of what carries publications to homes, of `total` that get them."""
 
-    age: Age
-    entry: BrokerId
-    life: int
-    targets: tuple[BrokerId, ...]
     total: int
     hops: int
     again: bool
+
+
+class ToHomes(Arriving, frozen=True):
+    """Publications on their way from their root to these homes."""
+
+    targets: tuple[BrokerId, ...]
 
 
 class Arrived(TopicMessage, frozen=True):
@@ -158,23 +179,23 @@ class Arrived(TopicMessage, frozen=True):
     numbers: tuple[tuple[ClientId, int], ...]
 
 
-MESSAGES: Vocabulary = (
+# What brokers of any system say that agree on views, and what only those on a structure do.
+OF_VIEWS: Vocabulary = (
     Introduction,
     ViewSaid,
     JoinWanted,
     LeaveWanted,
+    EndWanted,
+    EndRefused,
     LinkLost,
     Interest,
     Known,
-    Counted,
-    Summary,
-    ToRoot,
-    ToHomes,
     Arrived,
 )
+MESSAGES: Vocabulary = (*OF_VIEWS, Counted, Summary, ToRoot, ToHomes)
 
 
-def named(message: TopicMessage | ToRoot | ToHomes) -> Iterator[BrokerId]:
+def named(message: OfView) -> Iterator[BrokerId]:
     """The brokers that a message of a view speaks of; all are its members."""
     match message:
         case ToRoot():

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
+from typing import Self
 
 import msgspec
 
@@ -30,19 +31,48 @@ class Order(enum.Enum):
     TOPIC = "topic"
 
 
-class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Parameters of topic trees on a structured overlay; ValueError names what is out of bounds.
+class ViewParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What all systems whose brokers agree on views have; ValueError names what is out of bounds.
 
     brokers             who stands at which position at first, in the order of positions; those of
                         a network that names none stand by the hash of their names
     topic               the attribute whose text is a publication's topic; MQTT's by default
+    keys                a filter that names more topics than this is one for any topic (ours)
+    gather_us           who comes, goes and is lost within this is seen to together (ours)
+    patience_us         who has not been there since this broker started is waited for so long
+                        (ours)
+    linger_us           links that nobody needs any more end after this (ours): 30 s
+    """
+
+    brokers: tuple[BrokerId, ...] = ()
+    topic: str = "$topic"
+    keys: int = 16
+    gather_us: int = 50_000
+    patience_us: int = 10_000_000
+    linger_us: int = 30_000_000
+
+    def __post_init__(self) -> None:
+        if len(set(self.brokers)) < len(self.brokers):
+            raise ValueError(f"brokers: {list(self.brokers)} has a broker twice")
+        if not self.topic:
+            raise ValueError("topic: an attribute has a name")
+        for name in ("keys", "gather_us", "patience_us", "linger_us"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}: {getattr(self, name)} is not at least 1")
+
+    def for_brokers(self, brokers: Sequence[BrokerId]) -> Self:
+        """These, with all brokers by the hash of their names if none are named."""
+        if self.brokers:
+            return self
+        return msgspec.structs.replace(self, brokers=tuple(sorted(brokers, key=place_of)))
+
+
+class Parameters(ViewParameters, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Parameters of topic trees on a structured overlay; ValueError names what is out of bounds.
+
     order               publisher: all that one publishes keeps its order, so what goes over
                         another root waits until all before it has arrived; topic: what it
                         publishes to one topic does, and nothing waits for other topics
-    keys                a filter that names more topics than this is one for any topic (ours)
-    gather_us           who comes, goes and is lost within this changes the ring together (ours)
-    patience_us         who has not been there since this broker started is waited for so long
-                        (ours)
     reconfigure_us      T_free, after which it is looked whether brokers should change places (5.1;
                         the paper has 10 h); 0: they stay where they are
     delay_weight        w_d, how much a hop to a broker that wants a topic weighs beside a relay
@@ -59,12 +89,7 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
                         changed (4; the paper has no figure): 10 s
     """
 
-    brokers: tuple[BrokerId, ...] = ()
-    topic: str = "$topic"
     order: Order = Order.PUBLISHER
-    keys: int = 16
-    gather_us: int = 50_000
-    patience_us: int = 10_000_000
     reconfigure_us: int = 0
     delay_weight: float = 1.0
     rate_percent: int = 30
@@ -76,24 +101,14 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     update_us: int = 10_000_000
 
     def __post_init__(self) -> None:
-        if len(set(self.brokers)) < len(self.brokers):
-            raise ValueError(f"brokers: {list(self.brokers)} has a broker twice")
-        if not self.topic:
-            raise ValueError("topic: an attribute has a name")
-        for name in ("keys", "gather_us", "patience_us", "update_us"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}: {getattr(self, name)} is not at least 1")
+        super().__post_init__()
+        if self.update_us < 1:
+            raise ValueError(f"update_us: {self.update_us} is not at least 1")
         for name in _NOT_NEGATIVE:
             if getattr(self, name) < 0:
                 raise ValueError(f"{name}: {getattr(self, name)} is negative")
         if not 0 < self.rate_percent <= 100:
             raise ValueError(f"rate_percent: {self.rate_percent} is not a share")
-
-    def for_brokers(self, brokers: Sequence[BrokerId]) -> Parameters:
-        """These, with all brokers by the hash of their names if none are named."""
-        if self.brokers:
-            return self
-        return msgspec.structs.replace(self, brokers=tuple(sorted(brokers, key=place_of)))
 
 
 def place_of(broker: BrokerId) -> tuple[int, BrokerId]:

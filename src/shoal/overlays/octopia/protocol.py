@@ -15,11 +15,13 @@ import msgspec
 
 from shoal.broker.effects import Effect, LinkState, Loads, Notify, Started, TimerKey, Watch
 from shoal.broker.messages import Carrier, Message, Rejected
+from shoal.broker.onward import Asked, Onward
 from shoal.broker.strategy import BaseStrategy, BrokerContext, ProtocolError
 from shoal.model import BrokerId, ClientId
 from shoal.overlays.octopia.clients import Clients
 from shoal.overlays.octopia.known.hosted import Hosted
 from shoal.overlays.octopia.known.tables import Entry, Tables
+from shoal.overlays.octopia.onward import onward
 from shoal.overlays.octopia.outputs import Outputs
 from shoal.overlays.octopia.parameters import Dynamic, Parameters
 from shoal.overlays.octopia.places.labels import Product
@@ -144,6 +146,11 @@ class Octopia(BaseStrategy):
     @property
     def keeps_order(self) -> bool:
         return self.parameters.dynamic is not Dynamic.FREE
+
+    def onward(self, asked: Asked) -> Onward:
+        if not self.is_placed:
+            return Onward(problem="it has no place yet")
+        return onward(asked, self.broker, self.product, self.tables, self.hosted, self.routing)
 
     # --- inputs -------------------------------------------------------------------------------
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from itertools import groupby
-from typing import NamedTuple
 
 from shoal.broker.effects import (
     Continue,
@@ -36,26 +35,12 @@ from shoal.overlays.octopia.messages import Notification, WayLost
 from shoal.overlays.octopia.ordering import Numbering
 from shoal.overlays.octopia.outputs import Outputs
 from shoal.overlays.octopia.parameters import Dynamic, Parameters
-from shoal.overlays.octopia.places.labels import Position, Product
-from shoal.overlays.octopia.ways import clusters_of, copies, shortest
+from shoal.overlays.octopia.places.labels import Product
+from shoal.overlays.octopia.reaching import Reach, Reaching
+from shoal.overlays.octopia.ways import copies, shortest
 
 RETRY: TimerKey = ("retry",)
-# Sets of homes that are remembered with their ways: some MB.
-MAX_REACHES = 10_000
 NOT_NUMBERED: Mapping[int, int] = {}
-
-
-class Reach(NamedTuple):
-    """How some homes are reached from here.
-
-    inner       the regions of each neighbour that leads to some of them
-    unreached   those to which no link leads now
-    is_local    this broker is one of them
-    """
-
-    inner: Mapping[BrokerId, tuple[int, ...]]
-    unreached: tuple[int, ...]
-    is_local: bool
 
 
 class Routing:
@@ -87,7 +72,7 @@ class Routing:
         self._is_ordered = parameters.dynamic is Dynamic.ORDERED
         self._entry_of = entry_of
         self._is_usable = is_usable
-        self._reaches: dict[tuple[object, ...], Reach] = {}
+        self.reaching = Reaching(product, broker, tables, entry_of, is_usable)
         self.kept = Keeping(product, self._cluster, tables, parameters, linked)
         self.diverted = 0
         self.numbering = Numbering(outputs, parameters)
@@ -170,7 +155,7 @@ class Routing:
         of: Reach | None = None
         for routed in publications:
             match = self._tables.matches.of(routed.publication.attributes)
-            reach = self._reach(match.regions, source, regions)
+            reach = self.reaching.reach(match.regions, source, regions)
             if reach.is_local:
                 for client, subscriptions in match.clients:
                     out.append(Deliver(client, routed, subscriptions, hops))
@@ -192,50 +177,6 @@ class Routing:
         last, here = before.message_id, routed.message_id
         return last.publisher == here.publisher and last.number + 1 == here.number
 
-    def _reach(
-        self, wanted: tuple[int, ...], source: BrokerId | None, regions: frozenset[int] | None
-    ) -> Reach:
-        found = self._reaches.get((wanted, source, regions))
-        if found is None:
-            if len(self._reaches) > MAX_REACHES:
-                self._reaches.clear()
-            found = self._reaches[wanted, source, regions] = self._look(wanted, source, regions)
-        return found
-
-    def _look(
-        self, wanted: tuple[int, ...], source: BrokerId | None, regions: frozenset[int] | None
-    ) -> Reach:
-        tables, product = self._tables, self._product
-        sender: int | None = None
-        if source is not None:
-            position = product.position(source)
-            sender = position.region if position.cluster == self._cluster else None
-        is_from_above = sender is not None and self._is_above(sender)
-        inner: dict[BrokerId, list[int]] = {}
-        unreached = []
-        for region in wanted if regions is None else [each for each in wanted if each in regions]:
-            if region == self._region:
-                continue
-            next_region = tables.next_region(region)
-            if regions is None and sender is not None:
-                if is_from_above and not tables.is_below(region):
-                    continue
-                if not is_from_above and next_region == sender:
-                    continue
-            if next_region is not None and next_region != sender:
-                neighbour = product.at(Position(next_region, self._cluster))
-                if neighbour is not None and self._is_usable(neighbour):
-                    inner.setdefault(neighbour, []).append(region)
-                    continue
-            unreached.append(region)
-        is_local = self._region in wanted and (regions is None or self._region in regions)
-        ways = {neighbour: tuple(found) for neighbour, found in inner.items()}
-        return Reach(ways, tuple(unreached), is_local)
-
-    def _is_above(self, region: int) -> bool:
-        """Whether what comes from a region of this cluster comes from above."""
-        return self._product.is_above(region, self._region, self._cluster)
-
     def _pass_on(
         self,
         publications: Publications,
@@ -250,20 +191,10 @@ class Routing:
     ) -> None:
         if shifts:
             owed = self._return_to_host(publications, hops, owed, shifts, out)
-        entries: dict[int, BrokerId] = {}
-        missing = 0
-        for cluster in clusters_of(owed) if owed else ():
-            entry = self._entry_of(cluster)
-            if entry is None or not self._is_usable(entry):
-                missing |= 1 << cluster
-            else:
-                entries[cluster] = entry
+        entries, missing = self.reaching.entries(owed)
         entered = set(entries.values())
-        if self._parameters.dynamic is Dynamic.STATIC:
-            found = shortest(tuple(reach.inner), entries)
-        elif not self._is_ordered:
-            cost, threshold = self._outputs.cost, self._parameters.threshold
-            found = copies(tuple(reach.inner), entries, cost, threshold, missing)
+        if not self._is_ordered:
+            found = self.copies_to(reach, entries, missing, is_host=False)
         else:
             found, missing, shifts = self._ordered(
                 publications, reach, entries, missing, shifts, key, now_us, out
@@ -279,6 +210,26 @@ class Routing:
             out.append(Send(neighbour, Notification(publications, hops + 1, bits, only, its)))
         if missing or reach.unreached:
             self.kept.keep(publications, hops, missing, reach.unreached, now_us, out, key, shifts)
+
+    def copies_to(
+        self, reach: Reach, entries: Mapping[int, BrokerId], missing: int, *, is_host: bool
+    ) -> dict[BrokerId, int]:
+        """The copies, and the bits that each carries; where order is kept, of what has no number.
+
+        There only the host's go round, by others of its region.
+        """
+        cost, threshold = self._outputs.cost, self._parameters.threshold
+        if self._parameters.dynamic is Dynamic.STATIC:
+            return shortest(tuple(reach.inner), entries)
+        if not self._is_ordered:
+            return copies(tuple(reach.inner), entries, cost, threshold, missing)
+        open = {
+            cluster: entry
+            for cluster, entry in entries.items()
+            if is_host and entry in self._secondary
+        }
+        found = shortest(tuple(reach.inner), entries)
+        return found | copies((), open, cost, threshold) if open else found
 
     # --- order --------------------------------------------------------------------------------
 
@@ -416,7 +367,7 @@ class Routing:
 
     def lost(self, broker: BrokerId, now_us: int, out: list[Effect]) -> None:
         """A broker that was linked is gone, or has come back at once and knows nothing."""
-        self._reaches.clear()
+        self.reaching.clear()
         self.numbering.forget(broker, now_us)
         self.gate.lost(broker, now_us, out)
         if broker in self._secondary and self._is_ordered:
@@ -426,7 +377,7 @@ class Routing:
 
     def changed(self, now_us: int, out: list[Effect], *, is_retried: bool = True) -> None:
         """Links, tables or places have changed: what is kept may have a way now."""
-        self._reaches.clear()
+        self.reaching.clear()
         self._secondary.clear()
         self._secondary.update(self._product.near(self._broker))
         if not is_retried:

@@ -20,9 +20,10 @@ from shoal.broker.messages import (
     Unadvertise,
     Unsubscribe,
 )
+from shoal.broker.onward import Asked, Onward
 from shoal.broker.strategy import BaseStrategy
 from shoal.clients.messages import MigrationAdvertisement, Paused
-from shoal.model import Attributes, BrokerId, ClientId
+from shoal.model import BrokerId, ClientId
 from shoal.overlays.publisher_relocation.messages import MigrationComplete, MigrationUpdate
 from shoal.overlays.publisher_relocation.migration import TIMER, Migrations
 from shoal.overlays.publisher_relocation.tracer import Tracer
@@ -69,8 +70,8 @@ class Relocation(BaseStrategy):
     def keeps_order(self) -> bool:
         return self.tree.keeps_order
 
-    def next_hops(self, attributes: Attributes) -> Collection[BrokerId]:
-        return self.tree.next_hops(attributes)
+    def onward(self, asked: Asked) -> Onward:
+        return self.tree.onward(asked)
 
     @property
     def tracing_bytes(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -14,7 +14,7 @@ from shoal.overlays.publisher_relocation.migration import Migrations
 from shoal.overlays.publisher_relocation.records import SelectionRecord
 from shoal.overlays.publisher_relocation.relocation import Relocation
 from shoal.overlays.publisher_relocation.tracer import TracerFactory
-from shoal.overlays.system import System
+from shoal.overlays.system import System, nobody_moves
 from shoal.overlays.tree.messages import MESSAGES as TREE_MESSAGES
 from shoal.overlays.tree.oracle import table_problems
 from shoal.overlays.tree.routing import TreeRouting
@@ -29,6 +29,7 @@ def relocating(
     messages: Vocabulary,
     decides_after: str,
     records: Mapping[str, type[msgspec.Struct]] | None = None,
+    moves_subscribers: Callable[[Any], bool] = nobody_moves,
 ) -> System:
     """The system that moves publishers where this tracer says; the arguments are `System`'s.
 
@@ -50,4 +51,5 @@ def relocating(
         records={"selections": SelectionRecord, **(records or {})},
         decides_after=decides_after,
         oracle=table_problems,
+        moves_subscribers=moves_subscribers,
     )

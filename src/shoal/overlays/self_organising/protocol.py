@@ -13,8 +13,9 @@ from collections.abc import Collection, Mapping, Sized
 
 from shoal.broker.effects import Costs, Deliver, Effect, LinkState, Measured, Started, TimerKey
 from shoal.broker.messages import Carrier, Message, PublicationBatch, Publish
+from shoal.broker.onward import Asked, Onward
 from shoal.broker.strategy import BaseStrategy, BrokerContext
-from shoal.model import Attributes, BrokerId, ClientId
+from shoal.model import BrokerId, ClientId
 from shoal.overlays.publisher_relocation.grape.protocol import Grape
 from shoal.overlays.self_organising.deciding.decisions import TIMER, Decisions
 from shoal.overlays.self_organising.exchanges import LinkExchange
@@ -107,8 +108,8 @@ class SelfOrganising(BaseStrategy):
     def keeps_order(self) -> bool:
         return self.tree.keeps_order
 
-    def next_hops(self, attributes: Attributes) -> Collection[BrokerId]:
-        return self.tree.next_hops(attributes)
+    def onward(self, asked: Asked) -> Onward:
+        return self.tree.onward(asked)
 
     # --- the strategy's inputs ----------------------------------------------------------------
 

@@ -40,17 +40,15 @@ class TopicConnected:
         self._wanted = wanted.copy()
         self._goal = goal
         # (brokers, brokers): which have a link.
-        self.linked = np.zeros((len(wanted), len(wanted)), np.bool_)
-        self._merge(np.ones(len(wanted), np.bool_))
+        nothing = np.zeros((len(wanted), len(wanted)), np.bool_)
+        self.linked = relinked(wanted, nothing, np.ones(len(wanted), np.bool_), goal)
 
     def change(self, wanted: Flags) -> int:
         """New subscriptions; how many links are opened or closed for them."""
         changed = (wanted != self._wanted).any(axis=1)
-        before = self.linked.copy()
+        before = self.linked
         self._wanted = wanted.copy()
-        self.linked[changed] = False
-        self.linked[:, changed] = False
-        self._merge(changed)
+        self.linked = relinked(wanted, before, changed, self._goal)
         return int((before != self.linked).sum()) // 2
 
     def distances(self) -> Amounts:
@@ -61,8 +59,14 @@ class TopicConnected:
         """(topics, brokers): who sends each its publications; -1: nobody, or it does not want."""
         return _trees(self._wanted, self.linked)[1]
 
-    def _merge(self, may_link: Flags) -> None:
-        _merge(self._wanted, self.linked, may_link, self._goal == "fan-out")
+
+def relinked(wanted: Flags, linked: Flags, changed: Flags, goal: Goal) -> Flags:
+    """The links after the subscriptions of some brokers changed: theirs made anew, others stay."""
+    made = linked.copy()
+    made[changed] = False
+    made[:, changed] = False
+    _merge(wanted, made, changed, goal == "fan-out")
+    return made
 
 
 @kernel

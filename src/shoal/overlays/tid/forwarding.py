@@ -7,15 +7,25 @@ several trees is delivered to a client once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Sequence
+
+import msgspec
 
 from shoal.broker.effects import Deliver, Effect, Send
 from shoal.broker.messages import RoutedPublication
+from shoal.broker.onward import Asked, Hop, Onward, read_told, write_told
 from shoal.model import BrokerId, ClientId, SubscriptionId
 from shoal.overlays.tid.messages import TreeCopy, TreeId
 from shoal.overlays.tid.parameters import Matching, Parameters
 from shoal.overlays.tid.trees import Entry, Trees
 from shoal.overlays.tid.waiting import Deliveries
+
+
+class Along(msgspec.Struct, frozen=True):
+    """The trees that a copy is on, and how many links it has come over."""
+
+    trees: tuple[TreeId, ...]
+    hops: int = 0
 
 
 class Forwarding:
@@ -66,6 +76,21 @@ class Forwarding:
                 copies.setdefault(way, []).append(routed)
         for (neighbour, ids), part in copies.items():
             out.append(Send(neighbour, TreeCopy(tuple(part), hops + 1, ids)))
+
+    def onward(self, asked: Asked, own: Sequence[TreeId]) -> Onward:
+        """Where a publication would go, at its publisher's broker along these trees."""
+        along = Along(tuple(own)) if asked.source is None else read_told(asked.told, Along)
+        matching: list[Entry] = self._trees.index.match(asked.attributes)
+        on = [entry for entry in matching if entry.tree.id in along.trees]
+        is_local = any(entry.hop is None for entry in on)
+        if asked.source is not None and self._parameters.matching is not Matching.EVERYWHERE:
+            on = [entry for id in along.trees for entry in self._entries(id)]
+        hops = tuple(
+            Hop(neighbour, write_told(Along(ids, along.hops + 1)), f"along {_named(ids)}")
+            for neighbour, ids in self._ways(on, along.hops, asked.source).items()
+        )
+        known = [id for id in along.trees if id in self._trees.all]
+        return Onward(hops, is_local, "" if known else f"it does not know {_named(along.trees)}")
 
     def _entries(self, id: TreeId) -> Iterable[Entry]:
         tree = self._trees.all.get(id)
@@ -122,3 +147,9 @@ class Forwarding:
             if load < least:
                 best, least = other, load
         return best
+
+
+def _named(trees: Sequence[TreeId]) -> str:
+    if not trees:
+        return "any tree of its publisher"
+    return f"tree{'s' if len(trees) > 1 else ''} {', '.join(trees)}"

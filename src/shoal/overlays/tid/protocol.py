@@ -36,6 +36,7 @@ from shoal.broker.messages import (
     Unadvertise,
     Unsubscribe,
 )
+from shoal.broker.onward import Asked, Onward
 from shoal.broker.strategy import BaseStrategy, BrokerContext, ProtocolError, unexpected
 from shoal.model import (
     Advertisement,
@@ -123,6 +124,10 @@ class Tid(BaseStrategy):
     def keeps_order(self) -> bool:
         """A publisher has one tree; only who changes trees can overtake."""
         return not self.parameters.dynamic
+
+    def onward(self, asked: Asked) -> Onward:
+        tree = self._own.get(asked.publisher)
+        return self._forwarding.onward(asked, () if tree is None else (tree.id,))
 
     # --- inputs -------------------------------------------------------------------------------
 

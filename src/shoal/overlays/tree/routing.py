@@ -31,11 +31,11 @@ from shoal.broker.messages import (
     Unadvertise,
     Unsubscribe,
 )
+from shoal.broker.onward import Asked, Hop, Onward
 from shoal.broker.strategy import BaseStrategy, BrokerContext, ProtocolError, unexpected
 from shoal.model import (
     Advertisement,
     AdvertisementId,
-    Attributes,
     BrokerId,
     ClientId,
     Subscription,
@@ -103,8 +103,10 @@ class TreeRouting(BaseStrategy):
         """There is one path between two brokers, and links keep their order."""
         return True
 
-    def next_hops(self, attributes: Attributes) -> Collection[BrokerId]:
-        return self._route(attributes).neighbours
+    def onward(self, asked: Asked) -> Onward:
+        neighbours, clients = self._route(asked.attributes)
+        hops = (Hop(each) for each in neighbours if each != asked.source)
+        return Onward(tuple(hops), is_local=bool(clients))
 
     def start(self, started: Started, now_us: int, out: list[Effect]) -> None:
         self._exchange.start(started, now_us, out)

@@ -114,7 +114,7 @@ class NetworkAccess:
     def __init__(self, section: AccessSection) -> None:
         self._is_open = section.anonymous
         self._rules = Rules(section.rules)
-        self._users = _read_users(section.passwords)
+        self._users = read_users(section.passwords, "access.passwords")
         self._owed: Credentials | None = None
         self._checks = PasswordChecks(partial(check_password, self._users))
 
@@ -164,12 +164,13 @@ class NetworkAccess:
         return self._rules.of(user, client_id)
 
 
-def _read_users(path: str) -> Mapping[str, PasswordHash]:
+def read_users(path: str, key: str) -> Mapping[str, PasswordHash]:
+    """Those of a password file, none if there is none; AccessError names the `key` and the file."""
     if not path:
         return {}
     try:
         return parse_passwords(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
-        raise AccessError(f"access.passwords: {path}: {error.strerror or error}") from None
+        raise AccessError(f"{key}: {path}: {error.strerror or error}") from None
     except ValueError as error:
-        raise AccessError(f"access.passwords: {path}: {error}") from None
+        raise AccessError(f"{key}: {path}: {error}") from None

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from socket import SO_KEEPALIVE, SOL_SOCKET
 
@@ -25,6 +25,7 @@ from shoal.mqtt.connection.connection import Connection
 from shoal.mqtt.connection.effects import Ask, ClientEffect, Close, HalfClose, Write
 from shoal.mqtt.content import Json
 from shoal.mqtt.door.repeats import Repeats, Taker, UnorderedRepeats
+from shoal.mqtt.federation.moving import Servers
 from shoal.mqtt.limits import Limits
 from shoal.mqtt.sessions.delivering.outgoing import ClientConnection
 from shoal.runtime.addresses import Address
@@ -61,12 +62,16 @@ class MqttDoor:
         *,
         networked: bool = True,
         publishers: LivePublishers | None = None,
-        servers: Mapping[BrokerId, str] | None = None,
+        servers: Servers | None = None,
         files: JournalFiles | None = None,
         sync: Sync = "never",
         json: Json = "auto",
+        moves_subscribers: bool = False,
     ) -> None:
-        """With `files` it is again what they say; JournalError if they cannot be read."""
+        """With `files` it is again what they say; JournalError if they cannot be read.
+
+        `moves_subscribers`: the broker's system asks who gets what.
+        """
         self.node = node
         self.clients = BrokerClients(
             node.id,
@@ -111,6 +116,7 @@ class MqttDoor:
         if self.clients.door is not None:
             node.attach(self.clients.door.client, self)
         listeners = servers if servers is not None else {}
+        self._moves_subscribers = moves_subscribers and networked
         self._sending_on = SendingOn(node, self.clients, listeners, publishers, self.carry_out)
         if publishers is not None:
             publishers.at_wait = self._slow_down
@@ -128,6 +134,8 @@ class MqttDoor:
         if self.journal is not None:
             self.journal.start()
         self.carry_out(self.clients.take_effects())
+        if self._moves_subscribers:
+            self._sending_on.stand_for_clients()
         self.node.schedule_flush()
 
     async def listen(
@@ -175,14 +183,15 @@ class MqttDoor:
 
     # --- sockets ------------------------------------------------------------------------------
 
-    def opened(self, socket: Socket, transport: asyncio.BaseTransport) -> Connection:
-        """A client connected."""
+    def opened(self, socket: Socket, transport: asyncio.BaseTransport, listener: str) -> Connection:
+        """A client connected, by this kind of listener."""
         names = certified_names(transport.get_extra_info("peercert"))
         peer = transport.get_extra_info("peername")
         connection = self.clients.open(
             self.node.clock.now_us(),
             certificate=min(names, default=None),
             address=str(Address(*peer[:2])) if isinstance(peer, tuple) else None,
+            listener=listener,
         )
         self._sockets[connection] = socket
         self.node.schedule_flush()
@@ -379,6 +388,8 @@ class MqttDoor:
 
     def notify(self, message: Message) -> None:
         """What a broker tells a client's library; the door's own clients need not know."""
+        if self._moves_subscribers:
+            self._sending_on.asked(message)
         _log.debug("notice to the door", extra={"notice": type(message).__name__})
 
     def _hand_on(self) -> None:
@@ -386,6 +397,7 @@ class MqttDoor:
         if self._delivered:
             delivered, self._delivered = self._delivered, []
             self.carry_out(self.clients.deliver(delivered, self.node.clock.now_us()))
+        self._sending_on.answer()
 
     def _record(self) -> None:
         """What happened is on disk before anyone hears."""

@@ -11,17 +11,18 @@ from shoal.runtime.doors.sockets import WRITE_BUFFER_BYTES
 
 
 class MqttSocket(Lingering):
-    """One client over TCP or TLS."""
+    """One client over TCP or TLS; `listener` is its kind, as network files say."""
 
-    def __init__(self, door: MqttDoor) -> None:
+    def __init__(self, door: MqttDoor, listener: str = "mqtt") -> None:
         super().__init__()
         self._door = door
+        self._listener = listener
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport = cast(asyncio.Transport, transport)  # uvloop has types of its own
         transport.set_write_buffer_limits(WRITE_BUFFER_BYTES)
         self._begin(transport, self._take)
-        self._connection = self._door.opened(self, transport)
+        self._connection = self._door.opened(self, transport, self._listener)
 
     def _take(self, data: bytes) -> None:
         if not self._is_over:

@@ -17,7 +17,7 @@ from typing import Any
 
 from shoal.broker.custody import Custody, Errand, is_assured
 from shoal.broker.effects import Deliver, Record, Requested
-from shoal.broker.messages import Message, Publish
+from shoal.broker.messages import Message, Pong, Publish
 from shoal.clients.courier import CourierEvent, Forgotten, Lost, Stranded
 from shoal.clients.records import MigrationRecord
 from shoal.model import BrokerId, ClientId, Publication
@@ -32,9 +32,10 @@ _MICROSECONDS = 1_000_000
 class LivePublishers:
     """The publishers of one node's clients.
 
-    `at_wait` is told whom to read no more, and when to; `settled` which publications nothing can
-    take any more.  `follows` is asked whether a client may be sent to a broker, `owes` whether it
-    still waits for an answer, and `send_on` sends it, and says so by `was_sent`.
+    `at_pong` is told which broker has answered the door itself, `at_wait` whom to read no more, and
+    when to, `settled` which publications nothing can take any more.  `follows` is asked whether a
+    client may be sent to a broker, `owes` whether it still waits for an answer, and `send_on` sends
+    it, and says so by `was_sent`.
     """
 
     def __init__(self, node: Node, couriers: Couriers) -> None:
@@ -44,6 +45,7 @@ class LivePublishers:
         self.owes: Callable[[ClientId], bool] = _nobody_is_owed
         self.send_on: Callable[[ClientId, BrokerId], None] = _nobody_goes
         self.settled: Callable[[Sequence[Publication]], None] = _nobody_asks
+        self.at_pong: Callable[[BrokerId], None] = _nobody_pings
         self._node = node
         self._couriers = couriers
         # Clients that are about to be sent to where their publisher is.
@@ -91,7 +93,14 @@ class LivePublishers:
 
     # --- the brokers' side --------------------------------------------------------------------
 
+    def ask(self, broker: BrokerId, client: ClientId, request: Message) -> None:
+        """The door itself asks a distant broker."""
+        self._couriers.ask(broker, client, request)
+
     def noticed(self, broker: BrokerId, client: ClientId, message: Message) -> None:
+        if type(message) is Pong and client not in self.publishers:
+            self.at_pong(broker)
+            return
         now_us = self._node.clock.now_us()
         self._carry_out(self.publishers.notified(broker, client, message, now_us))
 
@@ -230,6 +239,10 @@ def _nobody_follows(client: ClientId, broker: BrokerId) -> bool:
 
 
 def _nobody_goes(client: ClientId, broker: BrokerId) -> None:
+    """Until there is somebody who does."""
+
+
+def _nobody_pings(broker: BrokerId) -> None:
     """Until there is somebody who does."""
 
 

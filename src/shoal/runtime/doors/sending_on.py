@@ -1,22 +1,30 @@
 """Clients that a door sends to other brokers: whom the operator or the system wants there.
 
-A client that allows it follows its publisher, which moves to where its subscribers are.
+A client that allows it follows its publisher, which moves to where its subscribers are; or goes
+where what it gets enters, which the system finds out by asking the door who gets what.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from functools import partial
 
+import msgspec
+
+from shoal.broker.messages import Message
+from shoal.clients.doors import StandsFor
 from shoal.model import BrokerId, ClientId
 from shoal.mqtt.broker_clients import BrokerClients
 from shoal.mqtt.connection.effects import ClientEffect
+from shoal.mqtt.door.publishers import AskBroker
+from shoal.mqtt.federation.moving import Servers
 from shoal.runtime.doors.publishers import LivePublishers
 from shoal.runtime.node import Node
 
-# Why a client is sent after its publisher.
+# Why a client is sent after its publisher, and why it is where the system wants it.
 NEARER = "another broker is nearer to the subscribers"
+BETTER = "another broker is nearer to what it gets"
 
 _log = logging.getLogger(__name__)
 
@@ -28,7 +36,7 @@ class SendingOn:
         self,
         node: Node,
         clients: BrokerClients,
-        servers: Mapping[BrokerId, str],
+        servers: Servers,
         publishers: LivePublishers | None,
         carry_out: Callable[[list[ClientEffect]], None],
     ) -> None:
@@ -37,12 +45,15 @@ class SendingOn:
         self._servers = servers
         self._publishers = publishers
         self._carry_out = carry_out
+        # What the broker's system asks about clients, until what it delivered before is theirs.
+        self._questions: list[Message] = []
         if clients.federation is not None:
             node.at_move = self._move_for_machine
-            clients.federation.moving.servers = servers
+            clients.federation.moving.servers = clients.federation.following.servers = servers
         if publishers is not None:
             publishers.follows = self._follows
             publishers.send_on = self._send_on
+            publishers.at_pong = self._ponged
 
     def move(
         self, client: ClientId, broker: BrokerId, done: Callable[[str], None], reason: str
@@ -54,6 +65,41 @@ class SendingOn:
         self._carry_out(self._clients.take_effects())
         self._node.schedule_flush()
 
+    # --- what the broker's system asks ----------------------------------------------------------
+
+    def stand_for_clients(self) -> None:
+        """Say that the door's clients may be asked about."""
+        assert self._clients.audience is not None
+        assert self._clients.door is not None
+        self._clients.audience.is_asked = True
+        self._node.request(self._clients.door.client, StandsFor())
+
+    def asked(self, message: Message) -> None:
+        """The broker asks about clients."""
+        self._questions.append(message)
+        self._node.schedule_flush()
+
+    def answer(self) -> None:
+        """Answer what was asked; all that was delivered before is the clients'."""
+        questions, self._questions = self._questions, []
+        if self._clients.federation is not None:
+            for message in questions:
+                now_us = self._node.clock.now_us()
+                self._ask(self._clients.federation.following.notified(message, now_us))
+
+    def _ponged(self, broker: BrokerId) -> None:
+        assert self._clients.federation is not None
+        self._ask(self._clients.federation.following.ponged(broker, self._node.clock.now_us()))
+
+    def _ask(self, asks: Iterable[AskBroker]) -> None:
+        for broker, client, request in map(msgspec.structs.astuple, asks):
+            if broker == self._node.id:
+                self._node.request(client, request)
+            elif self._publishers is not None:
+                self._publishers.ask(broker, client, request)
+
+    # --- who goes -------------------------------------------------------------------------------
+
     def _move_for_machine(self, client: ClientId, broker: BrokerId) -> None:
         """The broker's system wants a client elsewhere."""
 
@@ -61,12 +107,14 @@ class SendingOn:
             if problem:
                 _log.info("a client stays", extra={"client": client, "problem": problem})
 
-        self.move(client, broker, done, NEARER)
+        self.move(client, broker, done, BETTER)
 
     def _follows(self, client: ClientId, broker: BrokerId) -> bool:
         connection = self._clients.connection(client)
         terms = connection.terms if connection is not None else None
-        return broker in self._servers and terms is not None and terms.follows
+        if connection is None or terms is None or not terms.follows:
+            return False
+        return connection.credentials.listener in self._servers.get(broker, {})
 
     def _send_on(self, client: ClientId, broker: BrokerId) -> None:
         """A client follows its publisher, which has moved."""

@@ -60,9 +60,12 @@ class WebSocket(Lingering):
     refused, so that no page can use what a browser's machine may reach.  Others say nothing.
     """
 
-    def __init__(self, door: MqttDoor, allows: Allows = is_same_host) -> None:
+    def __init__(
+        self, door: MqttDoor, allows: Allows = is_same_host, listener: str = "websocket"
+    ) -> None:
         super().__init__()
         self._door = door
+        self._listener = listener
         self._allows = allows
         self._protocol = WSConnection(ConnectionType.SERVER)
         self._connection: Connection | None = None
@@ -115,7 +118,7 @@ class WebSocket(Lingering):
             self._reject(403)
         else:
             self._send(AcceptConnection(subprotocol=SUBPROTOCOL))
-            self._connection = self._door.opened(self, self._transport)
+            self._connection = self._door.opened(self, self._transport, self._listener)
 
     def _reject(self, status: int) -> None:
         self._send(RejectConnection(status_code=status))

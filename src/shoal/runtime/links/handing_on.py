@@ -126,7 +126,8 @@ class HandingOn:
         link.since_us = None
 
     def _owe(self, link: Link, first: int, start: int, end: int) -> Custody:
-        return Custody(partial(self._settle, link, link.session.owe(first + start, first + end)))
+        debt = link.session.owe(first + start, first + end)
+        return Custody(partial(self._settle, link, debt), link.session.neighbour)
 
     def _go_on_soon(self, link: Link) -> None:
         """Hand on the rest when others have had their turn."""

@@ -207,6 +207,12 @@ class PeerLinks:
             self._dialling.see_to(link)
             self._flush_soon(link)
 
+    def recall(self, neighbour: BrokerId, over: BrokerId | None, *, moves: bool) -> None:
+        link = self._links.get(neighbour)
+        if link is not None:
+            self._node.returned(neighbour, link.session.recall(over, moves=moves))
+            self._flush_soon(link)
+
     def ready(self, neighbour: BrokerId) -> None:
         if self._spools is not None:
             self._spools.heard(neighbour)

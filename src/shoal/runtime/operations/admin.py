@@ -1,4 +1,4 @@
-"""A broker's admin port: is it alive, is it ready, what does it do; HTTP, for one machine.
+"""A broker's admin port: is it alive, is it ready, what does it do; over HTTP or HTTPS.
 
 | path | answer |
 | --- | --- |
@@ -8,6 +8,7 @@
 | /metrics | the same figures for Prometheus |
 | /subscriptions | what clients ask for, a page of it; `next` is the query of the next one |
 | /why | what the broker knows of a publication and a client that may get it |
+| /onward | where a publication goes from the broker; `shoal why` follows it from one to the next |
 | /leave | by POST: the broker begins to leave its network, 202; 409 and why if it cannot |
 | /move | by POST, `client` and `broker` in the query: 202 when it is there; 409 and why not |
 | /drain | by POST: the broker begins to send its clients away, and takes nobody in; as above |
@@ -15,7 +16,8 @@
 
 A web page in somebody's browser can send a POST to a port of that machine, but not with a header of
 its own: who asks a broker to leave says `X-Shoal: leave`, and is refused without, 403.  So for
-the others.
+the others.  Where operators have passwords, `admin_access.py` says who may have what; /health and
+/ready, which health checks and load balancers ask, name no clients and are everybody's.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import ssl
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any
 
@@ -34,6 +37,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from shoal.runtime.addresses import Address
+from shoal.runtime.operations.admin_access import AdminAccess
 from shoal.runtime.operations.metrics import render
 
 Status = Callable[[], Mapping[str, Any]]
@@ -43,6 +47,7 @@ Missing = Callable[[], list[str]]
 Page = Callable[[Mapping[str, str]], Mapping[str, Any]]
 # Does what the operator asks for, by the query; why not, or nothing.
 Order = Callable[[Mapping[str, str]], Awaitable[str]]
+Answer = Callable[[Request], Awaitable[Response]]
 # What still holds a connection when the broker stops is left to the system after this.
 STOP_TIMEOUT_S = 1
 
@@ -52,8 +57,21 @@ def admin_app(
     missing: Missing,
     orders: Mapping[str, Order],
     questions: Mapping[str, Page],
+    access: AdminAccess,
 ) -> Starlette:
     """The application behind the admin port; `orders` and `questions` by their paths' names."""
+
+    def guarded(answers: Answer, *, is_order: bool = False) -> Answer:
+        async def answer_operators(request: Request) -> Response:
+            given = request.headers.get("authorization", "")
+            where = str(Address(*request.client)) if request.client is not None else None
+            verdict = await access.judge(given, where, request.url.path, is_order=is_order)
+            if verdict.code != 200:
+                asks = {"WWW-Authenticate": 'Basic realm="shoal"'} if verdict.code == 401 else None
+                return JSONResponse({"problem": verdict.why}, verdict.code, asks)
+            return await answers(request)
+
+        return answer_operators
 
     async def health(request: Request) -> Response:
         return JSONResponse({"alive": True})
@@ -86,10 +104,13 @@ def admin_app(
         routes=[
             Route("/health", health),
             Route("/ready", ready),
-            Route("/status", show_status),
-            Route("/metrics", metrics),
-            *(Route(f"/{name}", follow_order, methods=["POST"]) for name in orders),
-            *(Route(f"/{name}", answer) for name in questions),
+            Route("/status", guarded(show_status)),
+            Route("/metrics", guarded(metrics)),
+            *(
+                Route(f"/{name}", guarded(follow_order, is_order=True), methods=["POST"])
+                for name in orders
+            ),
+            *(Route(f"/{name}", guarded(answer)) for name in questions),
         ]
     )
 
@@ -103,7 +124,7 @@ class _Server(uvicorn.Server):
 
 
 class AdminServer:
-    """Serves the admin port within the broker's loop."""
+    """Serves the admin port within the broker's loop; with a `context` over TLS."""
 
     def __init__(
         self,
@@ -111,9 +132,12 @@ class AdminServer:
         missing: Missing,
         orders: Mapping[str, Order],
         questions: Mapping[str, Page],
+        access: AdminAccess,
+        context: ssl.SSLContext | None = None,
     ) -> None:
+        self._context = context
         self._config = uvicorn.Config(
-            admin_app(status, missing, orders, questions),
+            admin_app(status, missing, orders, questions, access),
             log_config=None,
             access_log=False,
             lifespan="off",
@@ -129,6 +153,8 @@ class AdminServer:
             (address.host, address.port), family=family, backlog=128, reuse_port=False
         )
         port = listener.getsockname()[1]
+        self._config.load()
+        self._config.ssl = self._context  # whose certificate can be renewed while it serves
         self._serving = asyncio.create_task(self._server.serve(sockets=[listener]))
         return Address(address.host, port)
 

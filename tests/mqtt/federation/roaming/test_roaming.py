@@ -453,6 +453,16 @@ def test_nothing_is_lost_doubled_or_out_of_order_on_the_way(seed: int, is_told: 
 
     One that goes where it is sent gets everything once, at QoS 1 too.
     """
+    roam(seed, is_told)
+
+
+@pytest.mark.parametrize(("seed", "is_told"), [(72, False), (142, True)])
+def test_what_comes_late_overtakes_nothing_that_went_round(seed: int, is_told: bool) -> None:
+    """The session goes B1, B2, B4, B3, B2, and B1 still sends to B2."""
+    roam(seed, is_told)
+
+
+def roam(seed: int, is_told: bool) -> None:
     chance = Random(seed)
     names = ("B1", "B2", "B3", "B4")
     network = Network(*names)

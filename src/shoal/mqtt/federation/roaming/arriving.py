@@ -4,8 +4,9 @@ What this broker gets for them by itself is held back until the other says that 
 or says nothing at all any more (see `roaming` for what is said, and `giving` for the other side).
 
 A session may come back before all has come from where it was before.  What still comes of that goes
-to it at once; where it went meanwhile waits for the end of it, as without it no order is kept, and
-is told then.  That this `Farewell` is owed outlasts a kill: else the two would wait for each other.
+the way that the session went meanwhile, and so comes back behind what went that way before (see
+`Loop`); where it went waits for the end of it, and is told then.  That this `Farewell` is owed
+outlasts a kill: else the two would wait for each other.
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ from shoal.model import BrokerId
 from shoal.mqtt.door.network import Door
 from shoal.mqtt.federation.controls import (
     Departed,
+    Item,
     Journey,
     SessionState,
     encode_control,
     message_of,
 )
 from shoal.mqtt.federation.granting import Granting
-from shoal.mqtt.federation.roaming.moves import Latecomers, Move, SendItem, Waiting
+from shoal.mqtt.federation.roaming.moves import Latecomers, Loop, Move, SendItem, Waiting
 from shoal.mqtt.limits import MICROSECONDS
 from shoal.mqtt.sessions.delivering.outgoing import Outgoing
 from shoal.mqtt.sessions.rows import subscription_of
@@ -82,14 +84,33 @@ class Arriving:
     def get(self, journey: Journey) -> Move | None:
         """The session on this journey, unless all has come.
 
-        If it came back before that, what comes goes to what it is by now.
+        If it came back before that, what it is by now.
         """
-        move = self._moves.get(journey)
-        session = self._sessions.get(journey[0]) if move is None else None
-        if session is not None and any(each.after_us == journey[1] for each in session.farewells):
-            diversion = session.diversion
-            return diversion if isinstance(diversion, Move) else None
-        return move
+        return self._moves.get(journey) or self._back(journey)
+
+    def _back(self, journey: Journey) -> Move | None:
+        """The session that came back before all had come on this journey."""
+        session = self._sessions.get(journey[0])
+        if session is None or not isinstance(session.diversion, Move):
+            return None
+        move = session.diversion
+        for broker, at_us, after_us in session.farewells:
+            if after_us == journey[1]:
+                # After a kill nothing is known of what went there.
+                move.loops.setdefault(after_us, Loop(broker, (journey[0], at_us)))
+                return move
+        return None
+
+    def came(self, item: Item, now_us: int) -> bool:
+        """Something comes from where a session was; whether all had not come."""
+        move = self._moves.get(item.journey)
+        if move is not None:
+            move.came(item, now_us)
+            return True
+        move = self._back(item.journey)
+        if move is not None:
+            move.came_late(item, item.journey[1], now_us)
+        return move is not None
 
     def restored(self, session: Session, at_us: int, now_us: int) -> None:
         """A session had just come when the broker stopped, on the journey of that stamp."""
@@ -157,7 +178,7 @@ class Arriving:
             move.hold(held)
             for each in move.held:
                 each.serial = 0
-            self._owe_farewell(session, given, now_us)
+            self._owe_farewell(session, move, given, now_us)
         may_subscribe = waiting.admission.permissions.may_subscribe
         for row in waiting.subscriptions.values():
             try:
@@ -198,21 +219,27 @@ class Arriving:
         self._sessions.drop(session)
         return rest
 
-    def _owe_farewell(self, session: Session, given: Move, now_us: int) -> None:
-        """A session that was given has come back: nothing more goes to where it comes from.
+    def _owe_farewell(self, session: Session, move: Move, given: Move, now_us: int) -> None:
+        """A session that was given has come back: nothing more goes to where it went.
 
-        But for its order that broker waits for what comes here from where it was before.
+        But for what still comes here from where it was before.
         """
         assert given.target is not None
-        broker, (_, at_us) = given.target
-        after_us = None if given.arrival is None else given.arrival[1]
+        broker, journey = given.target
+        at_us, after_us = journey[1], None
+        move.loops = given.loops
+        if given.arrival is not None:
+            after_us = given.arrival[1]
+            move.loops[after_us] = Loop(broker, journey, given.known)
         session.farewells = (*given.session.farewells, Farewell(broker, at_us, after_us))
         self._bid_farewells(session, now_us)
 
     def _release_farewell(self, journey: Journey, now_us: int) -> None:
         """All has come on a journey that a farewell waits for."""
-        session = self._sessions.get(journey[0])
-        assert session is not None
+        move = self._back(journey)
+        assert move is not None
+        session = move.session
+        move.all_came_late(journey[1], now_us)
         session.farewells = tuple(
             each._replace(after_us=None) if each.after_us == journey[1] else each
             for each in session.farewells

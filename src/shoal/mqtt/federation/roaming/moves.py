@@ -81,12 +81,28 @@ class Latecomers:
             self._session.accept(message, qos, retain, identifiers, now_us)
 
 
+class Loop:
+    """The way that a session went from here and back, while it still came here from elsewhere.
+
+    `target` is where that way begins, `known` are the keys of what went there.
+    """
+
+    def __init__(
+        self, broker: BrokerId, journey: Journey, known: Iterable[tuple[str, int]] = ()
+    ) -> None:
+        self.target = (broker, journey)
+        self.known = dict.fromkeys(known)
+
+
 class Move:
     """Where messages for a session go while it arrives, departs, or both.
 
     What came from where the session was is passed on at once.  What this broker got by itself is
     held back until all of that has come, and then passed on but for what is `known` by its key.
     What is passed on to another broker stays in the session here until the other has it.
+
+    What comes late for a session that was here before goes round its `Loop`, as it would overtake
+    what went before it; meanwhile it is held back here, so that it is not lost on its way.
     """
 
     def __init__(self, session: Session, arrival: Journey | None, send: SendItem) -> None:
@@ -101,6 +117,10 @@ class Move:
         self.known: dict[tuple[str, int], None] = {}
         self._own: set[tuple[str, int]] = set()
         self.held: list[Outgoing] = []
+        # By the stamp of the journey on which late ones come; and which of those are held back.
+        self.loops: dict[int, Loop] = {}
+        self._late: set[tuple[str, int]] = set()
+        self._held_keys: set[tuple[str, int]] = set()
         self._send = send
         # Where the session goes, and how far it is.
         self.target: tuple[BrokerId, Journey] | None = None
@@ -131,23 +151,26 @@ class Move:
         self, message: Message, qos: int, retain: bool, identifiers: tuple[int, ...], now_us: int
     ) -> None:
         """This broker got something for the session."""
-        if self.is_holding:
-            if not qos and self.session.backlog.is_full:
-                self.session.dropped += 1
-                return
-            outgoing = Outgoing(message, qos, retain, identifiers)
-            outgoing.is_held = True
-            self.hold((outgoing,))
-            if qos and self.session.journal is not None:
-                self.session.journal.item(self.session, outgoing)
-        else:
+        if not self.is_holding:
             self._pass_own(message, qos, retain, identifiers, now_us)
+        elif not qos and self.session.backlog.is_full:
+            self.session.dropped += 1
+        elif message.key is None or message.key not in self._late:
+            self._hold_back(Outgoing(message, qos, retain, identifiers))
+
+    def _hold_back(self, outgoing: Outgoing) -> None:
+        outgoing.is_held = True
+        self.hold((outgoing,))
+        if outgoing.qos and self.session.journal is not None:
+            self.session.journal.item(self.session, outgoing)
 
     def hold(self, held: Iterable[Outgoing]) -> None:
         """Hold these back, too."""
         for outgoing in held:
             self.session.count_in(outgoing.message)
             self.held.append(outgoing)
+            if outgoing.message.key is not None:
+                self._held_keys.add(outgoing.message.key)
 
     def came(self, item: Item, now_us: int) -> None:
         """The broker where the session was sends something on."""
@@ -156,6 +179,31 @@ class Move:
             return
         self.note(item.key)
         self._pass_on(message, item.qos, item.retain, item.identifiers, now_us)
+
+    def came_late(self, item: Item, at_us: int, now_us: int) -> None:
+        """The broker where the session was before it was here first sends something on."""
+        key, loop = item.key, self.loops[at_us]
+        message = message_of(item, now_us)
+        if key is None or not self.is_holding:
+            self.came(item, now_us)
+        elif message is not None and key not in loop.known:
+            outgoing = Outgoing(message, item.qos, item.retain, item.identifiers)
+            self._send_round(loop, outgoing, now_us)
+            if item.qos and key not in self._held_keys:
+                self._late.add(key)
+                self._hold_back(outgoing)
+
+    def all_came_late(self, at_us: int, now_us: int) -> None:
+        """It has no more: what this broker got by itself comes next, and before what others got."""
+        loop = self.loops.pop(at_us)
+        for outgoing in self.held:
+            if outgoing.message.key is not None and outgoing.message.key not in loop.known:
+                self._send_round(loop, outgoing, now_us)
+
+    def _send_round(self, loop: Loop, outgoing: Outgoing, now_us: int) -> None:
+        assert outgoing.message.key is not None
+        loop.known[outgoing.message.key] = None
+        self._send(outgoing, *loop.target, now_us)
 
     def note(self, key: tuple[str, int] | None) -> None:
         """Remember what came."""
@@ -178,7 +226,8 @@ class Move:
         """All has come from where the session was."""
         self.arrival = self.session.arriving_us = None
         known, self.known = self.known, {}
-        self._own = set()
+        self._own, self._late, self._held_keys = set(), set(), set()
+        self.loops = {}
         if self.session.journal is not None:
             self.session.journal.moved(self.session)
         if self.target is None:

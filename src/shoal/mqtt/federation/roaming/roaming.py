@@ -272,8 +272,8 @@ class Roaming:
                     move = self._giving.get(client_id)
                     if move is not None:
                         self._over(move.session, now_us)
-            case Item(journey=journey) if (move := self.arriving.get(journey)) is not None:
-                move.came(control, now_us)
+            case Item() if self.arriving.came(control, now_us):
+                pass
             case Item() | SessionPart() | SessionState():
                 self.fetching.hear(control, now_us)
             case Offer(journey, broker) | Departed(journey, broker):

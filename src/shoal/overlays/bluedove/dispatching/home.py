@@ -73,6 +73,10 @@ class Home:
         """How many subscriptions clients have here."""
         return len(self._placements)
 
+    def __contains__(self, id: SubscriptionId) -> bool:
+        """Whether a client here has this subscription."""
+        return id in self._placements
+
     # --- what clients ask ---------------------------------------------------------------------
 
     def subscribe(

@@ -16,7 +16,7 @@ from shoal.broker.custody import marked
 from shoal.broker.effects import Effect, Settled, Unsettled
 from shoal.broker.messages import RoutedPublication
 from shoal.broker.strategy import ProtocolError
-from shoal.model import BrokerId, ClientId, MessageId, Publication
+from shoal.model import Attributes, BrokerId, ClientId, MessageId, Publication
 from shoal.overlays.bluedove.cluster.forwarding import Candidate, Load, choose
 from shoal.overlays.bluedove.dispatching.lines import Lines, Owed, Pending, Request
 from shoal.overlays.bluedove.messages import Answer, Found, LoadReport, Match, Matched, Result
@@ -94,10 +94,14 @@ class Outbox:
             self._node.send(matcher, Match(dimension, tuple(batch)), now_us, out)
 
     def _candidates(self, pending: Pending) -> list[Candidate]:
+        return self.candidates(pending.routed.publication.attributes, pending.tried)
+
+    def candidates(
+        self, attributes: Attributes, tried: tuple[BrokerId, ...] = ()
+    ) -> list[Candidate]:
         """Who can match it, by dimension; not those that failed it or do not answer."""
-        attributes = pending.routed.publication.attributes
         owners, lost, silent = self._node.table.owners, self._node.lost, self._silent
-        loads, tried = self._loads, pending.tried
+        loads = self._loads
         found = []
         for number, dimension in enumerate(self._node.dimensions):
             for matcher in owners(number, dimension.place(attributes)):

@@ -173,12 +173,10 @@ class Matcher:
     def match(self, dispatcher: BrokerId, message: Match, now_us: int, out: list[Effect]) -> None:
         """Take publications in; those that lie elsewhere are handed back."""
         number = self.dimension(message.dimension)
-        dimension, segment = self._node.dimensions[number], self.segments[number]
-        low, high = segment
         queue = self.queues[number]
         elsewhere: list[Waiting] = []
         for routed in message.publications:
-            if low <= dimension.place(routed.publication.attributes) < high:
+            if self.serves(number, routed.publication.attributes):
                 if not queue:
                     self._turns.wake(number)
                 if not queue.put(Waiting(dispatcher, routed)):
@@ -187,6 +185,11 @@ class Matcher:
                 elsewhere.append(Waiting(dispatcher, routed))
         self.hand_back(elsewhere, now_us, out)
         self._start_work(now_us, out)
+
+    def serves(self, number: int, attributes: Attributes) -> bool:
+        """Whether publications with these attributes are matched here on a dimension."""
+        low, high = self.segments[self.dimension(number)]
+        return low <= self._node.dimensions[number].place(attributes) < high
 
     def _start_work(self, now_us: int, out: list[Effect]) -> None:
         """Give free cores something to do, each queue its share of their time."""
@@ -230,7 +233,7 @@ class Matcher:
         """Tell each dispatcher what was found; it is passed on by it."""
         results: dict[BrokerId, list[Result]] = {}
         for dispatcher, routed in job.taken:
-            homes = self._by_home(job.dimension, routed.publication.attributes)
+            homes = self.by_home(job.dimension, routed.publication.attributes)
             results.setdefault(dispatcher, []).append(Result(routed.message_id, homes))
         for dispatcher, found in results.items():
             self._node.send(dispatcher, Results(tuple(found)), now_us, out)
@@ -242,7 +245,7 @@ class Matcher:
         for dispatcher, routed in job.taken:
             ids, homes = answers.setdefault(dispatcher, ([], {}))
             ids.append(routed.message_id)
-            found = self._by_home(job.dimension, routed.publication.attributes)
+            found = self.by_home(job.dimension, routed.publication.attributes)
             for home, subscriptions in found.items():
                 row = Found(routed, subscriptions, self._node.broker)
                 matched.setdefault(home, []).append(row)
@@ -255,9 +258,10 @@ class Matcher:
             confirming = {home: tuple(names) for home, names in homes.items()}
             send(dispatcher, Answer(confirming, tuple(ids)), now_us, out)
 
-    def _by_home(
+    def by_home(
         self, dimension: int, attributes: Attributes
     ) -> dict[BrokerId, dict[SubscriptionId, int]]:
+        """What is found on a dimension: the subscriptions and their versions, by home."""
         homes: dict[BrokerId, dict[SubscriptionId, int]] = {}
         for row in self.sets[dimension].match(attributes):
             homes.setdefault(row.home, {})[row.subscription.id] = row.version

@@ -22,20 +22,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from shoal.broker.effects import (
-    Effect,
-    EndLink,
-    Left,
-    LinkReady,
-    LinkState,
-    OpenLink,
-    Send,
-    SetTimer,
-)
+from shoal.broker.effects import Effect, Left, LinkReady, LinkState, Send, SetTimer
 from shoal.broker.strategy import BrokerContext, ProtocolError, unexpected
 from shoal.model import BrokerId
-from shoal.overlays.dynatops.members.view import Age, MakeStructure, Places, View, with_joiners
+from shoal.overlays.dynatops.members.links import OwnLinks
+from shoal.overlays.dynatops.members.view import Age, Places, View, with_joiners
 from shoal.overlays.dynatops.messages import (
+    EndRefused,
+    EndWanted,
     Introduction,
     JoinWanted,
     LeaveWanted,
@@ -43,57 +37,52 @@ from shoal.overlays.dynatops.messages import (
     MembersMessage,
     ViewSaid,
 )
-from shoal.overlays.dynatops.parameters import Parameters
+from shoal.overlays.dynatops.parameters import ViewParameters
 
 # The manager and who takes its place: everybody is linked to so many.
 MANAGERS = 2
 GATHER = ("members", "gather")
 PATIENCE = ("members", "patience")
-RETRY = ("members", "retry")
-# A link that could not be opened, as nobody knew where, is asked for again after this.
-RETRY_US = 1_000_000
+TIDY = ("members", "tidy")
 
 
 class Membership:
     """What one broker knows of who is there.
 
-    `began` is told that a view has begun here, `is_free` whether nothing is under way here.
+    `place` says who stands where in a view; `began` is told that one has begun here, `is_free`
+    whether nothing is under way here.
     """
 
     def __init__(
         self,
         context: BrokerContext,
-        parameters: Parameters,
-        make_structure: MakeStructure,
+        parameters: ViewParameters,
+        place: Callable[[View], Places],
         began: Callable[[int, list[Effect]], None],
         is_free: Callable[[], bool],
     ) -> None:
         self.broker = context.broker
         self.life = 0
-        # Links that are up, and of those the ones whose other end has greeted: when it started.
-        self.linked = dict.fromkeys(sorted(context.neighbours))
-        self.met: dict[BrokerId, int] = {}
-        # Links on which nothing may follow in this view.
-        self.broken: set[BrokerId] = set()
+        self.links = OwnLinks(context.broker, context.neighbours)
+        self.met = self.links.met
         self._parameters = parameters
-        self._make_structure = make_structure
+        self._place = place
         self._began = began
         self._is_free = is_free
-        self._opened = set(context.neighbours)
         # Members whose link was lost, or did not come up in time, and is not there again.
         self._down: set[BrokerId] = set()
         # When members started, as far as heard.
         self._lives: dict[BrokerId, int] = {}
         self._joiners: dict[BrokerId, int] = {}
         self._leavers: set[BrokerId] = set()
-        self._is_renewing = self._is_gathering = self._is_waiting = self._is_retrying = False
+        self._is_renewing = self._is_gathering = self._is_waiting = self._is_to_tidy = False
         self.is_leaving = self.has_left = self._has_asked = False
         # The first view that this life of the broker had to ask for.
         self._came_at: Age | None = None
         first = parameters.brokers or tuple(sorted({self.broker, *context.neighbours}))
         self.view: View | None = View(0, "", first) if self.broker in first else None
         self.latest = self.view
-        self.places = None if self.view is None else Places(self.view, make_structure)
+        self.places = None if self.view is None else place(self.view)
 
     @property
     def others(self) -> tuple[BrokerId, ...]:
@@ -104,9 +93,8 @@ class Membership:
     @property
     def unmet(self) -> Collection[BrokerId]:
         """Who is waited for before this broker is in a view."""
-        return (
-            [] if self.view is not None else [each for each in self._opened if each not in self.met]
-        )
+        opened = self.links.opened
+        return [] if self.view is not None else [each for each in opened if each not in self.met]
 
     @property
     def has_just_come(self) -> bool:
@@ -119,7 +107,7 @@ class Membership:
         self.life = now_us
         if self.others:
             self._wait(now_us, out)
-        for neighbour in self.linked:
+        for neighbour in self.links.linked:
             out.append(LinkReady(neighbour))
             out.append(Send(neighbour, Introduction(self.life, self.latest)))
         self._open_links(out)
@@ -130,7 +118,11 @@ class Membership:
                 self._is_gathering = False
                 self._make_view(now_us, out)
             case "retry":
-                self._is_retrying = False
+                self.links.retry()
+            case "tidy":
+                self._is_to_tidy = False
+                if self.view is not None and not self.has_left:
+                    self.links.tidy(self._needed, self.view.members, out)
             case "patience":
                 self._is_waiting = False
                 for member in self.others:
@@ -139,19 +131,13 @@ class Membership:
         self._look(now_us, out)
 
     def link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
-        had_been_up = neighbour in self.linked
-        self.linked.pop(neighbour, None)
-        self.met.pop(neighbour, None)
+        had_been_up = neighbour in self.links.linked
+        is_lost = self.links.changed(neighbour, state, now_us, out)
         if state is LinkState.UP:
-            self._opened.add(neighbour)
-            self.linked[neighbour] = None
-            out.append(LinkReady(neighbour))
             out.append(Send(neighbour, Introduction(self.life, self.latest)))
         elif state is LinkState.ENDED or not had_been_up:
-            self._opened.discard(neighbour)
             self._joiners.pop(neighbour, None)
-            self._try_later(now_us, out)
-        if had_been_up:
+        if is_lost:
             self._lose(neighbour, had_been_up=True, out=out)
         self._look(now_us, out)
 
@@ -168,6 +154,10 @@ class Membership:
                 self._join(broker, life, neighbour, out)
             case LeaveWanted():
                 self._leavers.add(neighbour)
+            case EndWanted():
+                self.links.end_wanted(neighbour, self._needed, out)
+            case EndRefused():
+                self.links.end_refused(neighbour)
             case LinkLost(age, broker, had_been_up):
                 self._link_lost(age, broker, had_been_up=had_been_up)
             case _:
@@ -198,7 +188,7 @@ class Membership:
         former = self.manager
         self._down.add(broker)
         if had_been_up:
-            self.broken.add(broker)
+            self.links.broken.add(broker)
             self._is_renewing = True
         if self.manager != former:
             self._tell_manager(out)
@@ -250,7 +240,7 @@ class Membership:
         if self.view is None:
             return
         for broker in sorted(self._down):
-            was_up = broker in self.broken
+            was_up = broker in self.links.broken
             self._tell(LinkLost(self.view.age, broker, was_up), out)
         for broker, life in self._joiners.items():
             self._tell(JoinWanted(broker, life), out)
@@ -305,7 +295,7 @@ class Membership:
         view = self.view
         if self.has_left or view is None or self.manager != self.broker or not self._is_to_change:
             return
-        if any(each in self.linked and each not in self.met for each in view.members):
+        if any(each in self.links.linked and each not in self.met for each in view.members):
             self._gather(now_us, out)  # who is back says so in a moment
             return
         # Who has started anew and is back stays: what was for it has not been missed.
@@ -333,14 +323,14 @@ class Membership:
         latest = self.latest
         if view is None or (latest is not None and view.age <= latest.age):
             if latest is not None and (view is None or view.age < latest.age):
-                if source in self.linked:
+                if source in self.links.linked:
                     out.append(Send(source, ViewSaid(latest)))
             elif latest is not None and not self._is_in(latest):
                 self._want_to_join(source, out)
             return
         self.latest = view
         passed_on = ViewSaid(view)
-        out.extend(Send(each, passed_on) for each in sorted(self.linked) if each != source)
+        out.extend(Send(each, passed_on) for each in sorted(self.links.linked) if each != source)
         if self._is_in(view):
             self._begin(view, now_us, out)
         elif self.is_leaving and self._is_free():
@@ -353,7 +343,7 @@ class Membership:
 
     def _want_to_join(self, over: BrokerId, out: list[Effect]) -> None:
         self._has_asked = True
-        if over in self.linked:
+        if over in self.links.linked:
             out.append(Send(over, JoinWanted(self.broker, self.life)))
 
     def _begin(self, view: View, now_us: int, out: list[Effect]) -> None:
@@ -361,8 +351,8 @@ class Membership:
         if self.view is None or self._has_asked:
             self._came_at, self._has_asked = view.age, False
         self.view = view
-        self.places = Places(view, self._make_structure)
-        self.broken.clear()
+        self.places = self._place(view)
+        self.links.broken.clear()
         self._is_renewing = False
         self._down &= set(view.members)
         self._down -= {each for each, life in self.met.items() if view.lives.get(each) == life}
@@ -372,35 +362,41 @@ class Membership:
             each: life for each, life in self._joiners.items() if view.lives.get(each, 0) < life
         }
         self._open_links(out)
+        self.tidy_later(now_us, out)
         self._tell_manager(out)
         self._began(now_us, out)
 
     # --- links --------------------------------------------------------------------------------
 
-    def _try_later(self, now_us: int, out: list[Effect]) -> None:
-        if not self._is_retrying and not self.has_left:
-            self._is_retrying = True
-            out.append(SetTimer(RETRY, now_us + RETRY_US))
-
-    def _open_links(self, out: list[Effect]) -> None:
-        """Open those that the tables ask for, and are not there; of two brokers the first does."""
+    @property
+    def _needed(self) -> Collection[BrokerId]:
+        """The other members that the tables ask for, and the managers; a manager needs all."""
         view, places, me = self.view, self.places, self.broker
-        if view is None or places is None or self.has_left or self._is_retrying:
-            return
+        if view is None or places is None:
+            return ()
         there = sorted(each for each in view.members if each not in self._down)
         managers = there[:MANAGERS]
-        wanted = [*places.linked_to(me), *(view.members if me in managers else managers)]
-        to_open = [each for each in wanted if me < each]
-        if self.manager == me:
-            to_open += self._joiners
-        for each in dict.fromkeys(to_open):
-            if each != me and each not in self._opened:
-                self._opened.add(each)
-                out.append(OpenLink(each, is_lasting=True))
+        needed = (*places.linked_to(me), *(view.members if me in managers else managers))
+        return dict.fromkeys(needed)
+
+    def _open_links(self, out: list[Effect]) -> None:
+        if self.view is not None and not self.has_left:
+            self.links.open(self._needed, self._joiners if self.is_manager else (), out)
+
+    def ask(self, brokers: Collection[BrokerId], now_us: int, out: list[Effect]) -> None:
+        """The system wants links with these beside, and so do they."""
+        self.links.asked = tuple(brokers)
+        self._open_links(out)
+        self.tidy_later(now_us, out)
+
+    def tidy_later(self, now_us: int, out: list[Effect]) -> None:
+        """What is needed has changed: let other links end in a while."""
+        if not self._is_to_tidy:
+            self._is_to_tidy = True
+            out.append(SetTimer(TIDY, now_us + self._parameters.linger_us))
 
     def _end_links(self, out: list[Effect]) -> None:
         """End all that there are, once; without any it has left."""
-        if not self.linked:
+        if not self.links.linked:
             out.append(Left())
-        ending, self._opened = self._opened | set(self.linked), set()
-        out.extend(EndLink(each) for each in sorted(ending))
+        self.links.end_all(out)

@@ -19,8 +19,6 @@ from shoal.matching import MatchIndex
 from shoal.model import Attributes, BrokerId, Filter
 from shoal.overlays.dynatops.members.membership import Membership
 from shoal.overlays.dynatops.messages import Interest, Known, Row
-from shoal.overlays.dynatops.parameters import Parameters
-from shoal.overlays.dynatops.topics.keys import keys_of
 
 # Rows in one message; more travel in several.
 ROWS_PER_MESSAGE = 500
@@ -47,17 +45,21 @@ class _Wanted:
 class Interests:
     """At one broker.
 
-    `spread` sends an `Interest` to its targets, others, along the ways of the view.
+    `topics_of` says at whose roots a filter is to be known, None: everywhere; `spread` sends an
+    `Interest` to its targets, others, along the ways of the view.  `heard` is told
+    of each row that comes, True, or goes, but not of those that a new view forgets.
     """
 
     def __init__(
         self,
         membership: Membership,
-        parameters: Parameters,
+        topics_of: Callable[[Filter], frozenset[str] | None],
         spread: Callable[[Interest, tuple[BrokerId, ...], list[Effect]], None],
+        heard: Callable[[BrokerId, Filter, bool], None] | None = None,
     ) -> None:
         self._membership = membership
-        self._parameters = parameters
+        self._topics_of = topics_of
+        self._tell = heard
         self._spread = spread
         self._broker = membership.broker
         self._wanted: dict[Filter, _Wanted] = {}
@@ -96,8 +98,8 @@ class Interests:
         wanted = self._wanted.get(filter)
         if wanted is None:
             self._number += 1
-            keys = keys_of(filter, self._parameters.topic, self._parameters.keys)
-            wanted = self._wanted[filter] = _Wanted(Row(self._number, filter), keys)
+            row = Row(self._number, filter)
+            wanted = self._wanted[filter] = _Wanted(row, self._topics_of(filter))
             self._await(wanted)
             self._say(wanted, out, added=(wanted.row,))
         wanted.count += 1
@@ -229,9 +231,14 @@ class Interests:
             if (home, row.id) not in self.rows:
                 self.rows[home, row.id] = row.filter
                 self._index.add((home, row.id), row.filter, home)
+                if self._tell is not None:
+                    self._tell(home, row.filter, True)
         for id in removed:
-            if self.rows.pop((home, id), None) is not None:
+            filter = self.rows.pop((home, id), None)
+            if filter is not None:
                 self._index.remove((home, id))
+                if self._tell is not None:
+                    self._tell(home, filter, False)
 
 
 def _parts(rows: list[Row]) -> list[tuple[Row, ...]]:

@@ -15,7 +15,6 @@ from shoal.broker.effects import Effect, Key, Settled, Unsettled
 from shoal.broker.messages import RoutedPublication
 from shoal.model import BrokerId, ClientId
 from shoal.overlays.dynatops.messages import Arrived
-from shoal.overlays.dynatops.parameters import Order, Parameters
 from shoal.overlays.dynatops.topics.keys import key_of
 
 # Publications in one message; more travel in several.
@@ -65,18 +64,20 @@ class _Line:
 class Outbox:
     """At one broker.
 
+    `topic` is the attribute that names it; with `is_by_topic` order is kept by topic only.
     `root_of` says which broker is responsible for a topic now, "" if nobody can be; `send` takes
     publications to such a broker, which is the same for all of them.
     """
 
     def __init__(
         self,
-        parameters: Parameters,
+        topic: str,
+        is_by_topic: bool,
         root_of: Callable[[str | None], BrokerId],
         send: Callable[[BrokerId, tuple[RoutedPublication, ...], bool, list[Effect]], None],
     ) -> None:
-        self._topic = parameters.topic
-        self._is_by_topic = parameters.order is Order.TOPIC
+        self._topic = topic
+        self._is_by_topic = is_by_topic
         self._root_of = root_of
         self._send = send
         self._requests = 0
@@ -115,6 +116,11 @@ class Outbox:
             line.waiting.extendleft(reversed(line.sent.values()))
             line.sent.clear()
             self._due[name] = None
+        self._send_due(out)
+
+    def look(self, out: list[Effect]) -> None:
+        """What could not be sent may be now."""
+        self._due.update(dict.fromkeys(self._lines))
         self._send_due(out)
 
     def arrived(self, message: Arrived, out: list[Effect]) -> None:

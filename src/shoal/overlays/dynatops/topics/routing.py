@@ -12,25 +12,26 @@ content prune the tree as well.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Mapping
 from typing import NamedTuple, Protocol
+
+import msgspec
 
 from shoal.broker.effects import Effect
 from shoal.broker.messages import RoutedPublication
-from shoal.model import BrokerId, ClientId
+from shoal.broker.onward import Asked, Hop, Onward, read_told, write_told
+from shoal.model import BrokerId
 from shoal.overlays.dynatops.members.membership import Membership
-from shoal.overlays.dynatops.messages import Arrived, ToHomes, ToRoot
+from shoal.overlays.dynatops.messages import ToHomes, ToRoot
 from shoal.overlays.dynatops.parameters import Order, Parameters
+from shoal.overlays.dynatops.topics.arrivals import Arrivals, Home
 from shoal.overlays.dynatops.topics.interests import Interests
 from shoal.overlays.dynatops.topics.keys import key_of
 from shoal.overlays.dynatops.topics.outbox import runs
 from shoal.overlays.dynatops.topics.ways import Ways
 
-# Publishers, or their topics, whose last publication is remembered.
-MAX_REMEMBERED = 200_000
-
-# Whose order is kept: the entry, its life, the publisher and, by topic, that.
-Stream = tuple[BrokerId, int, ClientId, str | None]
+# Homes that are named to an operator.
+NAMED = 5
 
 
 class _Held(NamedTuple):
@@ -43,14 +44,15 @@ class _Held(NamedTuple):
     again: bool
 
 
-class Home(Protocol):
-    """What is done where publications arrive."""
+class Told(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Of a publication: the root that it goes to, or from there on the homes that it is for."""
 
-    def deliver(self, routed: RoutedPublication, hops: int, out: list[Effect]) -> None:
-        """Deliver to the local clients that want it."""
+    root: BrokerId = ""
+    homes: tuple[BrokerId, ...] | None = None
 
-    def arrived(self, message: Arrived, out: list[Effect]) -> None:
-        """Tell the entry, here or elsewhere."""
+
+class Root(Home, Protocol):
+    """What is done where publications arrive, and where their root is."""
 
     def rooted(self, topic: str, homes: Collection[BrokerId], out: list[Effect]) -> None:
         """A publication to a topic, sent for the first time, went to these homes from its root."""
@@ -65,17 +67,17 @@ class Routing:
         parameters: Parameters,
         interests: Interests,
         ways: Ways,
-        home: Home,
+        home: Root,
     ) -> None:
         self._membership = membership
         self._broker = membership.broker
         self._topic = parameters.topic
-        self._is_by_topic = parameters.order is Order.TOPIC
         self._interests = interests
         self._ways = ways
         self._home = home
         self._held: list[_Held] = []
-        self._last: dict[Stream, int] = {}
+        is_by_topic = parameters.order is Order.TOPIC
+        self._arrivals = Arrivals(membership, parameters.topic, is_by_topic, home)
         # Publications that were passed on for others.
         self.relayed = 0
 
@@ -151,20 +153,20 @@ class Routing:
                 view.age,
                 held.entry,
                 held.life,
-                homes,
                 len(homes),
                 held.hops,
                 held.again,
+                homes,
             )
             if homes:
                 self.to_homes(carrier, out)
             else:
-                self._say_arrived(carrier, out)
+                self._arrivals.say_arrived(carrier, out)
 
     def to_homes(self, carrier: ToHomes, out: list[Effect]) -> None:
         """Deliver here, if this is a home, and pass on to the others."""
         if self._broker in carrier.targets:
-            self._arrive(carrier, out)
+            self._arrivals.arrive(carrier, out)
             others = tuple(each for each in carrier.targets if each != self._broker)
             if others:
                 self._ways.spread_publications(carrier, others, out)
@@ -172,39 +174,40 @@ class Routing:
             self.relayed += len(carrier.publications)
             self._ways.spread_publications(carrier, carrier.targets, out)
 
-    def _arrive(self, carrier: ToHomes, out: list[Effect]) -> None:
-        """Deliver what has not been here, and say that all of it is."""
-        # What nobody waits for is sent at most once: it may have been here in an earlier life.
-        may_be_repeated = carrier.again and self._membership.has_just_come
-        for routed in carrier.publications:
-            key = key_of(routed.publication.attributes, self._topic) if self._is_by_topic else None
-            stream = (carrier.entry, carrier.life, routed.message_id.publisher, key)
-            number = routed.message_id.number
-            last = self._last.pop(stream, -1)
-            self._last[stream] = max(last, number)
-            if number > last and (routed.publication.assured or not may_be_repeated):
-                self._home.deliver(routed, carrier.hops, out)
-        while len(self._last) > MAX_REMEMBERED:
-            del self._last[next(iter(self._last))]
-        self._say_arrived(carrier, out)
+    def onward(self, asked: Asked, root: BrokerId) -> Onward:
+        """Where a publication would go; at its entry over this root."""
+        if self._membership.places is None:
+            return Onward(problem="it is in no view yet")
+        told = Told(root) if asked.source is None else read_told(asked.told, Told)
+        if told.homes is not None:
+            return self._to_homes(told.homes, "on its way to")
+        if told.root != self._broker:
+            if told.root not in self._membership.places:
+                return Onward(problem=f"the root, {told.root}, is not in its view")
+            hop = self._membership.places.next_hop(self._broker, told.root)
+            return Onward((Hop(hop, write_told(told), f"towards {told.root}, its topic's root"),))
+        if not self._interests.is_complete:
+            missing = ", ".join(self._interests.missing)
+            return Onward(problem=f"the root waits until {missing} says what is wanted there")
+        why = f"{self._broker} is its root, and knows that it is for"
+        return self._to_homes(tuple(self._interests.homes(asked.attributes)), why)
 
-    def _say_arrived(self, carrier: ToHomes, out: list[Effect]) -> None:
-        numbers = tuple(
-            (routed.message_id.publisher, routed.message_id.number)
-            for routed in carrier.publications
+    def _to_homes(self, homes: tuple[BrokerId, ...], why: str) -> Onward:
+        others = [each for each in homes if each != self._broker]
+        hops = tuple(
+            Hop(hop, write_told(Told(homes=behind)), f"{why} {_named(behind)}")
+            for hop, behind in self._ways.hops(others)
         )
-        arrived = Arrived(carrier.age, carrier.entry, self._broker, carrier.total, numbers)
-        self._home.arrived(arrived, out)
+        return Onward(hops, is_local=self._broker in homes)
 
     # --- a new view ---------------------------------------------------------------------------
 
-    def begin(self, lives: Iterable[tuple[BrokerId, int]]) -> None:
-        """What was held is sent again by its entry; nobody repeats what an earlier life sent."""
+    def begin(self, lives: Mapping[BrokerId, int]) -> None:
+        """What was held is sent again by its entry."""
         self._held.clear()
-        there = dict(lives)
-        if there:
-            self._last = {
-                stream: number
-                for stream, number in self._last.items()
-                if there.get(stream[0], stream[1]) == stream[1]
-            }
+        self._arrivals.begin(lives)
+
+
+def _named(homes: tuple[BrokerId, ...]) -> str:
+    more = f" and {len(homes) - NAMED} more" if len(homes) > NAMED else ""
+    return ", ".join(homes[:NAMED]) + more

@@ -13,9 +13,7 @@ from shoal.broker.effects import Effect, Send
 from shoal.broker.messages import Message
 from shoal.model import BrokerId
 from shoal.overlays.dynatops.members.membership import Membership
-from shoal.overlays.dynatops.messages import Interest, ToHomes, TopicMessage, ToRoot
-
-OfView = TopicMessage | ToRoot | ToHomes
+from shoal.overlays.dynatops.messages import Interest, OfView, ToHomes
 
 
 class Ways:
@@ -31,17 +29,22 @@ class Ways:
         """How many messages wait."""
         return len(self._early) + sum(map(len, self._queued.values()))
 
+    @property
+    def hops_awaited(self) -> list[BrokerId]:
+        """The brokers that something waits for a link with."""
+        return sorted(self._queued)
+
     # --- sending ------------------------------------------------------------------------------
 
     def send(self, target: BrokerId, message: Message, out: list[Effect]) -> None:
         """One hop towards another member."""
         places = self._membership.places
         assert places is not None
-        self._put(places.next_hop(self._membership.broker, target), message, out)
+        self.put(places.next_hop(self._membership.broker, target), message, out)
 
     def answer(self, target: BrokerId, message: Message, out: list[Effect]) -> None:
         """The same for what may overtake: directly where there is a link."""
-        if target in self._membership.linked and target not in self._membership.broken:
+        if self._membership.links.may_send(target):
             out.append(Send(target, message))
         else:
             self.send(target, message, out)
@@ -49,14 +52,14 @@ class Ways:
     def spread(self, message: Interest, targets: tuple[BrokerId, ...], out: list[Effect]) -> None:
         """One hop towards all of these, which are others."""
         for hop, behind in self.hops(targets):
-            self._put(hop, _for(message, behind), out)
+            self.put(hop, _for(message, behind), out)
 
     def spread_publications(
         self, message: ToHomes, targets: tuple[BrokerId, ...], out: list[Effect]
     ) -> None:
         """The same of publications."""
         for hop, behind in self.hops(targets):
-            self._put(hop, _copies(message, behind), out)
+            self.put(hop, _copies(message, behind), out)
 
     def hops(self, targets: Iterable[BrokerId]) -> list[tuple[BrokerId, tuple[BrokerId, ...]]]:
         places, broker = self._membership.places, self._membership.broker
@@ -64,20 +67,22 @@ class Ways:
         found = places.hops(broker, targets)
         return [(hop, tuple(behind)) for hop, behind in found.items()]
 
-    def _put(self, hop: BrokerId, message: Message, out: list[Effect]) -> None:
-        if hop in self._membership.broken:
+    def put(self, hop: BrokerId, message: Message, out: list[Effect]) -> None:
+        """Over a link that there is, or is to be."""
+        links = self._membership.links
+        if hop in links.broken:
             return
-        if hop in self._membership.linked:
+        if links.may_send(hop):
             out.append(Send(hop, message))
         else:
             self._queued.setdefault(hop, []).append(message)
 
     def linked(self, neighbour: BrokerId, out: list[Effect]) -> None:
-        """A link has come up: what waited for it goes now.  What waits for a broken one is over."""
-        membership = self._membership
-        if neighbour in membership.broken:
+        """A link may be used: what waited for it goes now.  What waits for a broken one is over."""
+        links = self._membership.links
+        if neighbour in links.broken:
             self._queued.pop(neighbour, None)
-        elif neighbour in membership.linked:
+        elif links.may_send(neighbour):
             out.extend(Send(neighbour, each) for each in self._queued.pop(neighbour, ()))
 
     # --- receiving ----------------------------------------------------------------------------
@@ -115,8 +120,8 @@ def _copies(message: ToHomes, targets: tuple[BrokerId, ...]) -> ToHomes:
         message.age,
         message.entry,
         message.life,
-        targets,
         message.total,
         message.hops + 1,
         message.again,
+        targets,
     )

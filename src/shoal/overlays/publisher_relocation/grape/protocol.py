@@ -38,6 +38,7 @@ from shoal.broker.effects import (
 )
 from shoal.broker.messages import Message, RoutedPublication
 from shoal.broker.strategy import BrokerContext, ProtocolError, unexpected
+from shoal.clients.doors import Had, StandsFor
 from shoal.clients.messages import PingRequest, PingTimes
 from shoal.model import BrokerId, ClientId, MessageId
 from shoal.overlays.publisher_relocation.grape.messages import (
@@ -55,6 +56,7 @@ from shoal.overlays.publisher_relocation.grape.planner import (
 )
 from shoal.overlays.publisher_relocation.grape.tracing import Tracing
 from shoal.overlays.publisher_relocation.records import SelectionRecord
+from shoal.overlays.publisher_relocation.subscribers.behind_doors import BehindDoors
 from shoal.overlays.publisher_relocation.subscribers.moving import TIMER as SUBSCRIBER_TIMER
 from shoal.overlays.publisher_relocation.subscribers.moving import MovingSubscribers, Terms
 from shoal.overlays.publisher_relocation.subscribers.planner import Session
@@ -116,7 +118,10 @@ class Grape:
             parameters.least_gain_percent,
             parameters.ping_timeout_us,
         )
-        self._subscribers = MovingSubscribers(context.broker, terms, self._tracing.untold)
+        self._behind = BehindDoors()
+        self._subscribers = MovingSubscribers(
+            context.broker, terms, self._untold, self._behind.door_of
+        )
 
     # --- what relocation brings ---------------------------------------------------------------
 
@@ -173,10 +178,22 @@ class Grape:
                 raise unexpected(message, f"neighbour {neighbour}")
 
     def request(self, client: ClientId, request: Message, now_us: int, out: list[Effect]) -> None:
-        if not isinstance(request, PingTimes):
-            raise unexpected(request, f"client {client}")
-        if request.session.publisher != client:
-            raise ProtocolError(f"session {request.session} is not one of {client}")
+        match request:
+            case PingTimes():
+                self._pinged(client, request, now_us, out)
+            case StandsFor() if self._parameters.subscribers_move:
+                self._behind.add(client)
+            case Had() if client in self._behind:
+                self._had(client, request, now_us, out)
+            case _:
+                raise unexpected(request, f"client {client}")
+
+    def _pinged(
+        self, speaker: ClientId, request: PingTimes, now_us: int, out: list[Effect]
+    ) -> None:
+        client = request.session.publisher
+        if speaker != client and self._behind.door_of(client) != speaker:
+            raise ProtocolError(f"session {request.session} is not one of {speaker}")
         if self._subscribers.pinged(client, request, now_us, out):
             return
         session = self._session(request.session, State.PINGING)
@@ -257,7 +274,7 @@ class Grape:
         session.answered_us = now_us
         session.snapshot = Snapshot(current=self._broker, traces=traces)
         parameters = self._parameters
-        if not parameters.publishers_move:
+        if not parameters.publishers_move or session_id.publisher in self._behind:
             del self._sessions[session_id.publisher]
             self._tell(session, self._broker, now_us, out)
             return
@@ -317,7 +334,32 @@ class Grape:
         had = self._tracing.tell(message, out)
         session = Session(message.entry, message.traces)
         publisher = message.session.publisher
-        self._subscribers.told(publisher, session, had, self._publishers, now_us, out)
+        staying = self._publishers | self._behind.doors
+        self._subscribers.told(publisher, session, had, staying, now_us, out)
+        self._behind.ask(message.session, session, had, out)
+
+    def _had(self, door: ClientId, said: Had, now_us: int, out: list[Effect]) -> None:
+        """A door says who of its clients had what."""
+        for client in self._behind.gone(door, said):
+            self._subscribers.changed(client, out)
+        asked = self._behind.answered(door, said)
+        if asked is not None:
+            session, others = asked
+            publisher = said.session.publisher
+            self._subscribers.told(
+                publisher,
+                session,
+                said.had,
+                self._publishers,
+                now_us,
+                out,
+                others=others | said.others,
+                times=said.times,
+            )
+
+    def _untold(self, client: ClientId) -> int:
+        """How many traced publications a client got of whose sessions nothing is told yet."""
+        return self._tracing.untold(client) + self._behind.untold(client)
 
     def _record(self, session: _Session, decision: Decision, now_us: int) -> SelectionRecord:
         return SelectionRecord(

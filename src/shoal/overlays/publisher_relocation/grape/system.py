@@ -18,4 +18,5 @@ SYSTEM = relocating(
     messages=MESSAGES,
     decides_after="trace_session_length",
     records={"subscriber_selections": SubscriberSelectionRecord},
+    moves_subscribers=lambda parameters: (parameters or Parameters()).subscribers_move,
 )

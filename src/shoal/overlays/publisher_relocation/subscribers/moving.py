@@ -69,12 +69,23 @@ class _Asked(msgspec.Struct):
 
 
 class MovingSubscribers:
-    """Those of one broker.  `untold` is how many more traced publications a client has had."""
+    """Those of one broker.
 
-    def __init__(self, broker: BrokerId, terms: Terms, untold: Callable[[ClientId], int]) -> None:
+    `untold` is how many more traced publications a client has had, `door` who speaks for it, if
+    not it does itself.
+    """
+
+    def __init__(
+        self,
+        broker: BrokerId,
+        terms: Terms,
+        untold: Callable[[ClientId], int],
+        door: Callable[[ClientId], ClientId],
+    ) -> None:
         self._broker = broker
         self._terms = terms
         self._untold = untold
+        self._door = door
         # What each client got, by publisher.
         self._shares: dict[ClientId, dict[ClientId, Share]] = {}
         self._asked: dict[ClientId, _Asked] = {}
@@ -88,12 +99,16 @@ class MovingSubscribers:
         staying: Container[ClientId],
         now_us: int,
         out: list[Effect],
+        *,
+        others: int = 0,
+        times: int = 1,
     ) -> None:
         """A publisher's session is over, of which local clients had these publications.
 
-        Some of them are not moved by what they get.
+        Some of them are not moved by what they get; what clients had that are not named is in
+        `others`.  The session stands for `times` as many.
         """
-        once = twice = 0
+        once, twice = others, 0
         for bits in had.values():
             twice |= once & bits
             once |= bits
@@ -104,7 +119,8 @@ class MovingSubscribers:
             share = shares.get(bits)
             if share is None:
                 try:
-                    share = shares[bits] = share_of(session, self._broker, bits, once & ~twice)
+                    alone = once & ~twice
+                    share = shares[bits] = share_of(session, self._broker, bits, alone, times)
                 except ValueError:  # the tree has changed meanwhile
                     return
             self._add(client, publisher, share)
@@ -191,7 +207,7 @@ class MovingSubscribers:
         self._asked[client] = _Asked(session, figures, candidates)
         brokers = tuple(dict.fromkeys((*candidates, self._broker)))
         out.append(SetTimer(_timer(client), now_us + self._terms.ping_timeout_us))
-        out.append(Notify(client, PingRequest(session, brokers)))
+        out.append(Notify(self._door(client), PingRequest(session, brokers)))
 
 
 def _timer(client: ClientId) -> TimerKey:

@@ -104,11 +104,11 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     weight: int | None = None
 
 
-def share_of(session: Session, broker: BrokerId, bits: int, alone: int) -> Share:
+def share_of(session: Session, broker: BrokerId, bits: int, alone: int, times: int = 1) -> Share:
     """What a subscriber at this broker got in one session: the publications whose bits are set.
 
-    `alone` are those that nobody else at the broker got.  ValueError when the traces are no tree
-    around the entry that has the broker.
+    `alone` are those that nobody else at the broker got; the session stands for `times` as many.
+    ValueError when the traces are no tree around the entry that has the broker.
     """
     tree = TraceTree(session.traces, session.entry)
     if broker not in tree.numbers:
@@ -119,11 +119,11 @@ def share_of(session: Session, broker: BrokerId, bits: int, alone: int) -> Share
         below[tree.parent[number]] |= below[number]
     below[0] = bits  # all enter there
     handled = {
-        name: (bits & below[number]).bit_count()
+        name: times * (bits & below[number]).bit_count()
         for name, number in tree.numbers.items()
         if bits & below[number]
     }
-    return Share(session, bits.bit_count(), handled)
+    return Share(session, times * bits.bit_count(), handled)
 
 
 def figures_of(shares: Sequence[Share], current: BrokerId) -> Figures:

@@ -53,9 +53,10 @@ class Memory:
         self._rows[neighbour] = standing
 
     def exchanged(self, verdict: Verdict) -> None:
-        """Links are exchanged, and this broker had a part in it."""
-        self.done = [*self.done, verdict][-MOST_DONE:]
-        self._is_said = False
+        """Links are exchanged on a cycle of which this broker is one."""
+        if verdict not in self.done:
+            self.done = sorted([*self.done, verdict], key=lambda each: each.at_us)[-MOST_DONE:]
+            self._is_said = False
 
     def say(self, out: list[Effect]) -> None:
         """Ask the driver to remember what is new."""

@@ -29,6 +29,7 @@ from shoal.broker.effects import (
     LinkReady,
     LinkState,
     OpenLink,
+    Recall,
     Release,
     Send,
     SetTimer,
@@ -90,6 +91,8 @@ class Overlay:
         self.memory = Memory((*context.neighbours, *context.expected))
         self._up = set(context.neighbours)
         self._greeted: set[BrokerId] = set()
+        # By neighbour, the one in whose direction what was beyond it is since the last exchange.
+        self._turned: dict[BrokerId, BrokerId] = {}
         # Links that this broker has said are to end, and that have not yet.
         self._ending: set[BrokerId] = set()
         # Brokers to which there are no links any more, and that are waited for in place of others.
@@ -125,12 +128,20 @@ class Overlay:
         self.memory.say(out)
 
     def returned(self, neighbour: BrokerId, carrier: Carrier, out: list[Effect]) -> None:
-        """What a link did not bring that went goes the way that there is now, if there is one.
+        """What a link did not bring goes the way that there is now, if there is one.
 
         Who has had it drops it; of a neighbour that is lost all count as gone.
         """
-        if isinstance(carrier, PublicationBatch) and not self.memory.standing(neighbour).is_in:
-            self.tree.forward(carrier.publications, carrier.hops, neighbour, out)
+        if not isinstance(carrier, PublicationBatch):
+            return
+        way = self._turned.get(neighbour)
+        if way is None:
+            if not self.memory.standing(neighbour).is_in:
+                self.tree.forward(carrier.publications, carrier.hops, neighbour, out)
+        else:
+            sent: list[Effect] = []
+            self.tree.forward(carrier.publications, carrier.hops, neighbour, sent)
+            out += [each for each in sent if isinstance(each, Send) and each.neighbour == way]
 
     def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
         if key == TIMER:
@@ -153,6 +164,7 @@ class Overlay:
             each for each in self._waiting if each[0] != self._meet or each[1][0] != neighbour
         ]
         self._ending.discard(neighbour)
+        self._turned.pop(neighbour, None)
         if state is not LinkState.UP:
             self._up.discard(neighbour)
         if state is LinkState.ENDED:
@@ -245,7 +257,9 @@ class Overlay:
         """Turn the tables and put the links right, and go on."""
         before, behind = ring.neighbours
         self.tree.turn(turn, before, behind, out, opens=ring.opens_link, ends=ring.ends_link)
+        self._turned = {before: behind}
         old, new = before if ring.ends_link else None, (behind,) if ring.opens_link else ()
+        out.append(Recall(before, behind, moves=ring.ends_link))
         self.memory.exchanged(verdict)
         self._routing.replaced(old, new, now_us, out)
         if ring.opens_link:
@@ -298,6 +312,7 @@ class Overlay:
     def revised(self, verdict: Verdict, now_us: int, out: list[Effect]) -> None:
         """The links were exchanged, which may be news."""
         exchange = verdict.exchange
+        self.memory.exchanged(verdict)
         # First the new one: who has just started waits for its tables in place of the others.
         for ends, is_in in ((exchange.new_link, True), (exchange.old_link, False)):
             if self.broker in ends:

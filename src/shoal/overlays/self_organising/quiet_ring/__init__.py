@@ -12,6 +12,10 @@ from outside.
   know to turn (`tree/turning.py`). The last two walks agree on the way, the end of the new link
   that agrees last decides, and its word goes both ways before all else. Four messages for each
   link, none beside the cycle, no table said again.
+- What a broker of the cycle has sent towards the link that goes, and is not settled, it sends again
+  over its other link, before all else (`Recall`): so none of it comes behind what was published
+  later, whoever is killed then, and nobody waits for the link that goes. A custody knows whence
+  its publication came, and nothing goes back there.
 - What is held back is not handled, so custody stays with whoever sent it. What else would change
   tables (links, timers) waits, too, and comes first.
 - Who has not agreed may give up alone: nothing can have been decided. Who has agreed asks the other
@@ -23,8 +27,9 @@ from outside.
   back that went meanwhile.
 - Which links belong to the tree, and the last exchanges that were done, a broker asks its driver to
   remember (`links/memory.py`) before anybody hears of it. So who is in doubt asks the first broker
-  when its link to it is up again; and who starts again hears in the greeting of the exchange that
-  it missed, and takes no publication before it has the new link's tables.
+  when its link to it is up again; and who starts again hears in the greeting, from any of the
+  cycle's brokers, of the exchange that it missed, and takes no publication before it has the new
+  link's tables.
 - If all brokers of a cycle are killed as the first decides, both links may be remembered.
   Broadcasts then come round from both sides; the last link of the cycle by name goes, after a word
   has gone round it (`cycles.py`).

@@ -168,6 +168,7 @@ class QuietRing:
             return
         ring = Ring(self._broker, verdict.exchange)
         if self.verdicts.are_revised_by(verdict):
+            # Others of the cycle may have started anew, too, and must hear it before any tables.
             self.verdicts.remember(verdict)
             listeners = [each for each in ring.neighbours if each != neighbour]
             self.verdicts.say(listeners, verdict, out)

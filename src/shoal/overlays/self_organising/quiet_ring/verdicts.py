@@ -30,9 +30,9 @@ class Verdicts:
             del self.known[next(iter(self.known))]
 
     def are_revised_by(self, verdict: Verdict) -> bool:
-        """Whether the links are exchanged, though it was supposed here that they are not."""
+        """Whether the links are exchanged, which was not known here."""
         known = self.known.get(verdict.key)
-        return known is not None and not known.is_done and verdict.is_done
+        return verdict.is_done and (known is None or not known.is_done)
 
     def tell(self, neighbour: BrokerId, key: ExchangeKey, out: list[Effect]) -> None:
         """Say what became of an exchange, if it is known."""

@@ -1,0 +1,32 @@
+"""The options by which commands ask brokers at their admin ports, the same for all of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from shoal.cli.support.errors import UserError
+
+if TYPE_CHECKING:
+    from shoal.runtime.network_file import Network
+    from shoal.runtime.operations.caller import Caller
+
+Operator = Annotated[
+    str, typer.Option(envvar="SHOAL_OPERATOR", help="Who you are at admin ports that want to know.")
+]
+OperatorPassword = Annotated[
+    str, typer.Option(envvar="SHOAL_OPERATOR_PASSWORD", help="And how you prove it.")
+]
+
+
+def read_caller(network: Network, operator: str, password: str) -> Caller:
+    """Who asks the brokers of a network; UserError for what cannot be used."""
+    from shoal.runtime.operations.caller import make_caller
+
+    if password and not operator:
+        raise UserError("--operator-password: whose is it? give --operator, too")
+    try:
+        return make_caller(network.admin, operator, password)
+    except ValueError as error:
+        raise UserError(str(error)) from error

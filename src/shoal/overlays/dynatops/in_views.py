@@ -1,0 +1,203 @@
+"""What one broker does in every system whose brokers agree on views.
+
+They agree who is there (`members/`), and tell each other what their clients want
+(`topics/interests.py`).  An entry keeps a publication until all have it (`topics/outbox.py`), and
+in a new view sends it again.  How publications go is the system's.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Collection, Sized
+from contextlib import suppress
+
+from shoal.broker.custody import marked
+from shoal.broker.effects import Effect, LinkState, SetTimer, Started, TimerKey
+from shoal.broker.messages import Message, RoutedPublication
+from shoal.broker.strategy import BaseStrategy, BrokerContext, ProtocolError, unexpected
+from shoal.model import BrokerId, ClientId
+from shoal.overlays.dynatops.clients import Clients
+from shoal.overlays.dynatops.members.membership import Membership
+from shoal.overlays.dynatops.members.view import Places, View
+from shoal.overlays.dynatops.messages import (
+    Arrived,
+    Interest,
+    Known,
+    MembersMessage,
+    OfView,
+    TopicMessage,
+    ViewCarrier,
+    named,
+)
+from shoal.overlays.dynatops.parameters import ViewParameters
+from shoal.overlays.dynatops.topics.interests import Interests
+from shoal.overlays.dynatops.topics.outbox import Outbox
+from shoal.overlays.dynatops.topics.ways import Ways
+
+BEGIN: TimerKey = ("begin",)
+
+
+class InViews(BaseStrategy):
+    """One broker; what derives from it makes `interests`, `outbox` and `clients`."""
+
+    interests: Interests
+    outbox: Outbox
+    clients: Clients
+
+    def __init__(
+        self,
+        context: BrokerContext,
+        parameters: ViewParameters,
+        place: Callable[[View], Places],
+    ) -> None:
+        self.broker = context.broker
+        self.membership = Membership(context, parameters, place, self._begin, self._is_free)
+        self.ways = Ways(self.membership)
+        self._is_ready = self._has_begun = False
+        self._now_us = 0
+
+    # --- what a system adds -------------------------------------------------------------------
+
+    @abstractmethod
+    def begin_routing(self, view: View) -> None:
+        """A view begins: what is known of ways is of the last one."""
+
+    @abstractmethod
+    def look(self, out: list[Effect]) -> None:
+        """Somebody has said what it wants: what waits for that may go now."""
+
+    @abstractmethod
+    def take(self, message: OfView, out: list[Effect]) -> None:
+        """Something of this view that systems do not have in common."""
+
+    # --- what it says of itself ---------------------------------------------------------------
+
+    @property
+    def searched(self) -> Sized:
+        return self.interests.rows
+
+    @property
+    def is_ready(self) -> bool:
+        """Once it has known what all homes want; publications that come later wait for that."""
+        membership = self.membership
+        self._is_ready = self._is_ready or (membership.view is not None and not self.awaited)
+        return self._is_ready
+
+    @property
+    def awaited(self) -> Collection[BrokerId]:
+        return self.membership.unmet or self.interests.missing
+
+    # --- inputs -------------------------------------------------------------------------------
+
+    def start(self, started: Started, now_us: int, out: list[Effect]) -> None:
+        self.membership.start(now_us, out)
+        # What clients of an earlier life want comes before anything is said of it.
+        out.append(SetTimer(BEGIN, now_us))
+
+    def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
+        self._now_us = now_us
+        match key:
+            case ("members", name):
+                self.membership.timer(name, now_us, out)
+            case ("begin",) if self.membership.view is not None and not self._has_begun:
+                self._begin(now_us, out)
+
+    def link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
+        self._now_us = now_us
+        self.membership.link(neighbour, state, now_us, out)
+        self.ways.linked(neighbour, out)
+
+    def receive(
+        self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]
+    ) -> None:
+        self._now_us = now_us
+        if neighbour not in self.membership.links.linked:
+            raise ProtocolError(f"{neighbour} is not linked to {self.broker}")
+        if isinstance(message, MembersMessage):
+            self.membership.receive(neighbour, message, now_us, out)
+            self.ways.linked(neighbour, out)
+        elif isinstance(message, TopicMessage | ViewCarrier):
+            if self.ways.is_due(message):
+                self._take(message, out)
+                self._look(now_us, out)
+        else:
+            raise unexpected(message, f"neighbour {neighbour}")
+
+    def request(self, client: ClientId, request: Message, now_us: int, out: list[Effect]) -> None:
+        self._now_us = now_us
+        self.clients.request(client, request, now_us, out)
+        self._look(now_us, out)
+
+    def leave(self, now_us: int, out: list[Effect]) -> None:
+        self.membership.leave(now_us, out)
+
+    # --- what is said in a view ---------------------------------------------------------------
+
+    def _take(self, message: OfView, out: list[Effect]) -> None:
+        places = self.membership.places
+        for broker in named(message):
+            if places is None or broker not in places:
+                raise ProtocolError(f"{broker} is not in the view")
+        match message:
+            case Interest():
+                self._hear_interest(message, out)
+            case Known():
+                if message.home == self.broker:
+                    self.interests.known(message, out)
+                else:
+                    self.ways.answer(message.home, message, out)
+            case Arrived():
+                self.arrived(message, out)
+            case _:
+                self.take(message, out)
+
+    def _hear_interest(self, message: Interest, out: list[Effect]) -> None:
+        if message.home == self.broker:
+            raise ProtocolError("others do not say what is wanted here")
+        others = tuple(each for each in message.targets if each != self.broker)
+        if len(others) < len(message.targets):
+            known = self.interests.hear(message)
+            if known is not None:
+                self.ways.answer(known.home, known, out)
+            self.look(out)
+        if others:
+            self.ways.spread(message, others, out)
+
+    def deliver(self, routed: RoutedPublication, hops: int, out: list[Effect]) -> None:
+        self.clients.deliver(routed, hops, out)
+
+    def arrived(self, message: Arrived, out: list[Effect]) -> None:
+        if message.entry == self.broker:
+            self.outbox.arrived(message, out)
+        else:
+            self.ways.answer(message.entry, message, out)
+
+    # --- views --------------------------------------------------------------------------------
+
+    def _begin(self, now_us: int, out: list[Effect]) -> None:
+        view = self.membership.view
+        assert view is not None
+        self._now_us, self._has_begun = now_us, True
+        early = self.ways.begin()
+        self.begin_routing(view)
+        self.interests.begin(out)
+        self.outbox.begin(_again, out)
+        for message in early:
+            with suppress(ProtocolError):  # who sent it knows no better
+                self._take(message, out)
+
+    def _is_free(self) -> bool:
+        return not (len(self.outbox) or len(self.interests) or self.clients.advertisements)
+
+    def _look(self, now_us: int, out: list[Effect]) -> None:
+        """Who is to leave may be free now."""
+        if self.membership.is_leaving:
+            self.membership.leave(now_us, out)
+
+
+def _again(routed: RoutedPublication) -> RoutedPublication:
+    """It marked as sent before, if anybody waits for it."""
+    publication = routed.publication
+    if not publication.assured or publication.again:
+        return routed
+    return RoutedPublication(marked(publication), routed.message_id)

@@ -1,0 +1,140 @@
+"""A topic-connected overlay at one broker: publications pass between their subscribers only.
+
+    publisher -> entry -> subscriber -> ... -> subscriber -> clients
+
+Brokers agree on a view, and tell each other what their clients want.  The view's hub makes links of
+that, so few that the subscribers of each topic just reach each other (`linking.py`), and
+publications go along them (`routing.py`).  All else goes over the hub.  A broker of which some
+client names no topic subscribes to all; those of them carry what has no topic.
+
+Beyond the source: conditions on the content, filters for any topic, publishers at brokers that
+do not subscribe, order, and that nothing is lost, doubled or overtaken when brokers come, go or
+die: see `shoal.overlays.dynatops`, whose views these are.
+
+Source: Zhao, Kim and Venkatasubramanian, DYNATOPS, section 6.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+from shoal.broker.effects import Effect, LinkState, TimerKey
+from shoal.broker.onward import Asked, Onward
+from shoal.broker.strategy import BrokerContext, ProtocolError, unexpected
+from shoal.model import BrokerId
+from shoal.overlays.dynatops.clients import Clients
+from shoal.overlays.dynatops.in_views import InViews
+from shoal.overlays.dynatops.members.view import Places, View
+from shoal.overlays.dynatops.messages import OfView
+from shoal.overlays.dynatops.topics.arrivals import Arrivals
+from shoal.overlays.dynatops.topics.interests import Interests
+from shoal.overlays.dynatops.topics.keys import keys_of
+from shoal.overlays.dynatops.topics.outbox import Outbox
+from shoal.overlays.tco.linking import Linking
+from shoal.overlays.tco.messages import Along, LinksSaid, named
+from shoal.overlays.tco.parameters import Parameters
+from shoal.overlays.tco.routing import Routing
+from shoal.overlays.tco.star import Star, hub_of
+from shoal.overlays.tco.subscribers import Subscribers
+
+
+class Tco(InViews):
+    """One broker."""
+
+    def __init__(self, context: BrokerContext, parameters: Parameters) -> None:
+        super().__init__(context, parameters, _around_hub)
+        self.parameters = parameters
+        topics_of = partial(keys_of, attribute=parameters.topic, most=parameters.keys)
+        self.subscribers = Subscribers(topics_of)
+        self.interests = Interests(
+            self.membership, lambda filter: None, self.ways.spread, self.subscribers.heard
+        )
+        self.linking = Linking(self.membership, parameters, self.subscribers, self.ways.send)
+        self.routing = Routing(
+            self.membership,
+            parameters.topic,
+            self.interests,
+            self.subscribers,
+            lambda: self.linking.neighbours,
+            self.ways,
+            Arrivals(self.membership, parameters.topic, False, self),
+        )
+        self.outbox = Outbox(parameters.topic, False, self._root_of, self.routing.publish)
+        self.clients = Clients(self.broker, self.interests, self.outbox, None)
+        self._has_heard_all = False
+
+    # --- what it says of itself ---------------------------------------------------------------
+
+    @property
+    def description(self) -> Mapping[str, int]:
+        view = self.membership.view
+        return {
+            "subscriptions": len(self.clients.subscriptions),
+            "members": 0 if view is None else len(view.members),
+            "version": 0 if view is None else view.version,
+            "rows": len(self.interests.rows),
+            "pending": len(self.outbox),
+            "held": self.routing.held,
+            "waiting": len(self.ways),
+            "relayed": self.routing.relayed,
+            "overlay_links": len(self.linking.neighbours.get(self.broker, ())),
+            "changed_links": self.linking.changes,
+        }
+
+    @property
+    def keeps_order(self) -> bool:
+        return True
+
+    def onward(self, asked: Asked) -> Onward:
+        return self.routing.onward(asked)
+
+    # --- inputs -------------------------------------------------------------------------------
+
+    def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
+        super().timer(key, now_us, out)
+        if key == ("links", "make") and self.linking.make(self.interests.is_complete, now_us, out):
+            self.routing.links_changed(out)
+        self._look(now_us, out)
+
+    def link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
+        self.routing.forget_trees()
+        super().link(neighbour, state, now_us, out)
+        self._look(now_us, out)
+
+    def take(self, message: OfView, out: list[Effect]) -> None:
+        places = self.membership.places
+        assert places is not None
+        if not isinstance(message, Along | LinksSaid):
+            raise unexpected(message, "a neighbour")
+        for broker in named(message):
+            if broker not in places:
+                raise ProtocolError(f"{broker} is not in the view")
+        if isinstance(message, Along):
+            self.routing.along(message, out)
+        elif self.linking.hear(message.links, self._now_us, out):
+            self.routing.links_changed(out)
+
+    def look(self, out: list[Effect]) -> None:
+        if self.interests.is_complete and not self._has_heard_all:
+            self._has_heard_all = True
+            self.outbox.look(out)
+
+    def begin_routing(self, view: View) -> None:
+        self._has_heard_all = False
+        self.subscribers.clear()
+        self.linking.begin()
+        self.routing.begin(view.lives)
+
+    def _look(self, now_us: int, out: list[Effect]) -> None:
+        super()._look(now_us, out)
+        self.linking.look(self.interests.is_complete, now_us, out)
+
+    def _root_of(self, topic: str | None) -> BrokerId:
+        """This broker, as soon as it knows who wants what."""
+        return self.broker if self.interests.is_complete else ""
+
+
+def _around_hub(view: View) -> Places:
+    hub = view.members.index(hub_of(view))
+    return Places(view, lambda size: Star(size, hub))

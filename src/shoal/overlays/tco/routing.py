@@ -1,0 +1,277 @@
+"""Publications from their entry along the links between the subscribers of their topic.
+
+Everybody knows what is wanted where, so the entry names the homes, and the way to each: a tree of
+shortest ways over links whose ends subscribe, cut back to who wants this publication.  Brokers on
+the way need no tables, and links may change while publications are under way: a broker without a
+link that a tree names opens it.  An entry numbers what it sends to each home, and the home takes
+that in this order, whichever ways it has come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import groupby
+
+import msgspec
+
+from shoal.broker.effects import Effect
+from shoal.broker.messages import RoutedPublication
+from shoal.broker.onward import Asked, Hop, Onward, read_told, write_told
+from shoal.broker.strategy import ProtocolError
+from shoal.model import BrokerId
+from shoal.overlays.dynatops.members.membership import Membership
+from shoal.overlays.dynatops.topics.arrivals import Arrivals
+from shoal.overlays.dynatops.topics.interests import Interests
+from shoal.overlays.dynatops.topics.keys import key_of
+from shoal.overlays.dynatops.topics.ways import Ways
+from shoal.overlays.tco.messages import Along, Stop
+from shoal.overlays.tco.star import hub_of
+from shoal.overlays.tco.subscribers import Subscribers, Topic
+from shoal.overlays.tco.trees import Part, branches, tree_of
+
+# Trees that are remembered until links or subscribers change; beyond that all begins anew.
+MAX_TREES = 10_000
+
+_Homes = tuple[BrokerId, ...]
+
+
+class Told(msgspec.Struct, frozen=True):
+    """Of a publication: the tree that it goes along, as in `Along`."""
+
+    stops: tuple[Stop, ...]
+
+
+class _Line:
+    """What one entry sends here: the number of the next, and what came before its turn."""
+
+    __slots__ = ("early", "next")
+
+    def __init__(self) -> None:
+        self.next = 0
+        self.early: dict[int, Along] = {}
+
+
+class Routing:
+    """At one broker; `links` says with whom each broker has links of the overlay."""
+
+    def __init__(
+        self,
+        membership: Membership,
+        topic: str,
+        interests: Interests,
+        subscribers: Subscribers,
+        links: Callable[[], Mapping[BrokerId, set[BrokerId]]],
+        ways: Ways,
+        arrivals: Arrivals,
+    ) -> None:
+        self._membership = membership
+        self._broker = membership.broker
+        self._topic = topic
+        self._interests = interests
+        self._subscribers = subscribers
+        self._links = links
+        self._ways = ways
+        self._arrivals = arrivals
+        self._trees: dict[tuple[Topic, _Homes], list[list[Part]]] = {}
+        self._version = -1
+        self._sent: dict[BrokerId, int] = {}
+        self._lines: dict[tuple[BrokerId, int], _Line] = {}
+        # Publications that were passed on by who does not subscribe to their topic.
+        self.relayed = 0
+
+    @property
+    def held(self) -> int:
+        """Publications that wait here for others that were sent before them."""
+        early = (each for line in self._lines.values() for each in line.early.values())
+        return sum(len(each.publications) for each in early)
+
+    def begin(self, lives: Mapping[BrokerId, int]) -> None:
+        """In a new view all is numbered anew."""
+        self._sent.clear()
+        self._lines.clear()
+        self._trees.clear()
+        self._arrivals.begin(lives)
+
+    def forget_trees(self) -> None:
+        """This broker has other links."""
+        self._trees.clear()
+
+    def links_changed(self, out: list[Effect]) -> None:
+        """The overlay has others; what waits for one that it has no more wants it all the same."""
+        self._trees.clear()
+        for hop in self._ways.hops_awaited:
+            self._want(hop, out)
+
+    def _want(self, hop: BrokerId, out: list[Effect]) -> None:
+        """This broker has something for another; those to the hub are there anyway."""
+        if self._hub not in (hop, self._broker):
+            self._membership.links.demand(hop, out)
+
+    # --- from here ----------------------------------------------------------------------------
+
+    def publish(
+        self,
+        root: BrokerId,
+        publications: tuple[RoutedPublication, ...],
+        again: bool,
+        out: list[Effect],
+    ) -> None:
+        """Send publications of local clients to all who want them; their root is this broker."""
+        for (topic, homes), group in groupby(publications, self._whither):
+            self._send(tuple(group), topic, homes, again, out)
+
+    def _whither(self, routed: RoutedPublication) -> tuple[Topic, _Homes]:
+        attributes = routed.publication.attributes
+        return key_of(attributes, self._topic), tuple(self._interests.homes(attributes))
+
+    def _send(
+        self,
+        publications: tuple[RoutedPublication, ...],
+        topic: Topic,
+        homes: _Homes,
+        again: bool,
+        out: list[Effect],
+    ) -> None:
+        membership = self._membership
+        assert membership.view is not None
+        carrier = Along(
+            publications,
+            membership.view.age,
+            self._broker,
+            membership.life,
+            len(homes),
+            0,
+            again,
+            (),
+        )
+        if not homes:
+            self._arrivals.say_arrived(carrier, out)
+            return
+        for branch in self._branches(topic, homes):
+            stops = [
+                Stop(
+                    broker,
+                    max(0, before),
+                    self._number(broker, len(publications)) if is_home else -1,
+                )
+                for broker, before, is_home in branch
+            ]
+            self._pass_on(carrier, tuple(stops), out)
+        if self._broker in homes:
+            self._arrivals.arrive(carrier, out)
+
+    def _number(self, home: BrokerId, count: int) -> int:
+        number = self._sent.get(home, 0)
+        self._sent[home] = number + count
+        return number
+
+    @property
+    def _hub(self) -> BrokerId:
+        assert self._membership.view is not None
+        return hub_of(self._membership.view)
+
+    def _branches(self, topic: Topic, homes: _Homes) -> list[list[Part]]:
+        """The trees behind this broker that lead to the other homes."""
+        if self._version != self._subscribers.version or len(self._trees) >= MAX_TREES:
+            self._version = self._subscribers.version
+            self._trees.clear()
+        found = self._trees.get((topic, homes))
+        if found is None:
+            links = self._membership.links
+            others = {each for each in homes if each != self._broker}
+            own = {each for each in links.linked if links.may_send(each)}
+            subscribers = self._subscribers.of(topic)
+            tree = tree_of(self._broker, others, subscribers, self._links(), own, self._hub)
+            found = self._trees[topic, homes] = branches(tree)
+        return found
+
+    def _pass_on(self, carrier: Along, stops: tuple[Stop, ...], out: list[Effect]) -> None:
+        stops = self._over(stops)
+        hop = stops[0].broker
+        onward = Along(
+            carrier.publications,
+            carrier.age,
+            carrier.entry,
+            carrier.life,
+            carrier.total,
+            carrier.hops + 1,
+            carrier.again,
+            stops,
+        )
+        self._want(hop, out)
+        self._ways.put(hop, onward, out)
+
+    def _over(self, stops: tuple[Stop, ...]) -> tuple[Stop, ...]:
+        """The tree as it is; over the hub, if the link to its first broker is lost for now."""
+        hop, hub = stops[0].broker, self._hub
+        if hop not in self._membership.links.lost or hub in (hop, self._broker):
+            return stops
+        behind = [Stop(each.broker, each.before + 1, each.number) for each in stops[1:]]
+        return (Stop(hub, 0, -1), Stop(hop, 0, stops[0].number), *behind)
+
+    # --- along a tree -------------------------------------------------------------------------
+
+    def along(self, carrier: Along, out: list[Effect]) -> None:
+        """Publications have come: deliver them if this is a home, and pass them on."""
+        stops = carrier.stops
+        try:
+            behind = self._behind(stops)
+        except ValueError as error:
+            raise ProtocolError(str(error)) from None
+        for each in behind:
+            self._pass_on(carrier, each, out)
+        if stops[0].number >= 0:
+            self._take(carrier, stops[0].number, out)
+        else:
+            self._count_relayed(carrier)
+
+    def _behind(self, stops: tuple[Stop, ...]) -> list[tuple[Stop, ...]]:
+        """The trees behind this broker; ValueError unless these make one that comes here."""
+        if not stops or stops[0].broker != self._broker:
+            raise ValueError("these publications are not to come here")
+        if any(not 0 <= stop.before < at for at, stop in enumerate(stops[1:], 1)):
+            raise ValueError("that is no tree")
+        found = branches([(stop.broker, stop.before - 1, stop.number) for stop in stops[1:]])
+        if any(branch[0][0] == self._broker for branch in found):
+            raise ValueError("nothing goes from a broker to itself")
+        return [
+            tuple(Stop(broker, max(0, before), number) for broker, before, number in branch)
+            for branch in found
+        ]
+
+    def onward(self, asked: Asked) -> Onward:
+        """Where a publication would go."""
+        if self._membership.places is None:
+            return Onward(problem="it is in no view yet")
+        if asked.source is not None:
+            stops = read_told(asked.told, Told).stops
+            behind = self._behind(stops)
+            is_local, why = stops[0].number >= 0, "the next of its tree"
+        elif not self._interests.is_complete:
+            missing = ", ".join(self._interests.missing)
+            return Onward(problem=f"it waits until {missing} says what is wanted there")
+        else:
+            topic = key_of(asked.attributes, self._topic)
+            homes = tuple(self._interests.homes(asked.attributes))
+            behind = [
+                tuple(Stop(broker, max(0, before), is_home - 1) for broker, before, is_home in each)
+                for each in self._branches(topic, homes)
+            ]
+            is_local, why = self._broker in homes, "the first of its tree"
+        ways = [self._over(each) for each in behind]
+        hops = tuple(Hop(each[0].broker, write_told(Told(each)), why) for each in ways)
+        return Onward(hops, is_local=is_local)
+
+    def _count_relayed(self, carrier: Along) -> None:
+        for routed in carrier.publications:
+            topic = key_of(routed.publication.attributes, self._topic)
+            self.relayed += self._broker not in self._subscribers.of(topic)
+
+    def _take(self, carrier: Along, number: int, out: list[Effect]) -> None:
+        """Deliver in the order in which the entry sent it here."""
+        line = self._lines.setdefault((carrier.entry, carrier.life), _Line())
+        if number >= line.next:
+            line.early[number] = carrier
+        while (due := line.early.pop(line.next, None)) is not None:
+            line.next += max(1, len(due.publications))
+            self._arrivals.arrive(due, out)

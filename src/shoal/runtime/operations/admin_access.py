@@ -1,0 +1,116 @@
+"""Who may ask a broker at its admin port, and who may order it about.
+
+Operators say who they are by HTTP's Basic authentication.  A right password is remembered, as a
+keyed hash in memory, so that Prometheus costs no core every few seconds; a wrong one is answered
+late, as clients' are (`password_checks.py`).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import secrets
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+from shoal.mqtt.codec.reason_codes import ReasonCode
+from shoal.mqtt.notices import Notices, Party
+from shoal.runtime.doors.access import read_users
+from shoal.runtime.doors.password_checks import PasswordChecks
+from shoal.runtime.doors.passwords import check_password
+from shoal.runtime.network_sections import AdminSection
+
+# Operators are few; more right passwords than this at a time are checked again.
+_MOST_REMEMBERED = 64
+
+
+class Verdict(NamedTuple):
+    """Whether a request is served, by HTTP's status code, and why not; `operator` is who asks."""
+
+    code: int = 200
+    why: str = ""
+    operator: str = ""
+
+
+class AdminAccess:
+    """One broker's; AccessError when the password file cannot be read.
+
+    Refusals and orders are told to `notices`; `wake` has them written.
+    """
+
+    def __init__(
+        self, section: AdminSection, notices: Notices, wake: Callable[[], None] = lambda: None
+    ) -> None:
+        self._notices, self._wake = notices, wake
+        self.renew(section)
+
+    def renew(self, section: AdminSection) -> None:
+        """As the section is now; AccessError changes nothing."""
+        users = read_users(section.passwords, "admin.passwords")
+        self._is_open = not section.passwords
+        self._orders = section.orders
+        self._checks = PasswordChecks(partial(check_password, users))
+        self._secret = secrets.token_bytes(32)
+        self._right: set[bytes] = set()
+
+    async def judge(
+        self, authorization: str, address: str | None, path: str, *, is_order: bool
+    ) -> Verdict:
+        """Whether who sends this `Authorization` header from there may have what is at `path`."""
+        verdict = await self._judge(authorization, address, is_order=is_order)
+        who = Party("", verdict.operator, address)
+        if verdict.code != 200:
+            code = ReasonCode.NOT_AUTHORIZED
+            self._notices.refuse("operator refused", code, who, path, verdict.why)
+            self._wake()
+        elif is_order:
+            self._notices.note("ordered", who, path, "")
+            self._wake()
+        return verdict
+
+    async def _judge(self, authorization: str, address: str | None, *, is_order: bool) -> Verdict:
+        if self._is_open:
+            return Verdict()
+        given = read_basic(authorization)
+        if given is None:
+            return Verdict(401, "this broker wants to know who asks")
+        name, password = given
+        if not await self._is_right(name, password, address):
+            return Verdict(401, "the operator's name or password is wrong", name)
+        if is_order and self._orders and name not in self._orders:
+            return Verdict(403, f"{name} may not order brokers (admin.orders)", name)
+        return Verdict(operator=name)
+
+    async def _is_right(self, name: str, password: bytes, address: str | None) -> bool:
+        known, right = self._secret, self._right
+        tag = hmac.digest(known, name.encode() + b"\0" + password, hashlib.sha256)
+        if tag in right:
+            return True
+        if not await self._checks.check(name, password, address, lambda: False):
+            return False
+        if len(right) >= _MOST_REMEMBERED:
+            right.clear()
+        right.add(tag)
+        return True
+
+
+def basic(name: str, password: str) -> str:
+    """The header by which an operator says who he is.
+
+    >>> read_basic(basic("ann", "a:b"))
+    ('ann', b'a:b')
+    """
+    return "Basic " + base64.b64encode(f"{name}:{password}".encode()).decode()
+
+
+def read_basic(authorization: str) -> tuple[str, bytes] | None:
+    """The name and the password in it; None if it is no such header."""
+    scheme, _, text = authorization.partition(" ")
+    try:
+        name, colon, password = base64.b64decode(text.strip(), validate=True).partition(b":")
+        return (name.decode(), password) if scheme.lower() == "basic" and colon else None
+    except (binascii.Error, UnicodeDecodeError):
+        return None

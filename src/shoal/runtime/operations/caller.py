@@ -1,0 +1,133 @@
+"""Asking admin ports: over TLS or not, by an operator or by nobody in particular.
+
+What does not fit is said, and not taken for a broker that is away: one end speaks TLS and the other
+does not, a certificate that is not trusted, an operator who is not known.
+"""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from shoal.model import BrokerId
+from shoal.runtime.addresses import Address
+from shoal.runtime.network_sections import AdminSection
+from shoal.runtime.operations.admin_access import basic
+
+# How long an answer may take, if nothing else is said.
+ANSWER_S = 5.0
+# Long enough to begin a TLS handshake anywhere.
+_PROBE_S = 3.0
+
+
+class RefusedError(OSError):
+    """A broker is there, and does not let itself be asked so; says what to change."""
+
+
+class Caller(NamedTuple):
+    """How admin ports of a network are reached, and who asks.
+
+    `server_name` is to whom the certificate is made out, if not to the host.
+    """
+
+    context: ssl.SSLContext | None = None
+    authorization: str = ""
+    server_name: str = ""
+    names_brokers: bool = False
+
+    def to(self, broker: BrokerId) -> Caller:
+        """Who asks this broker; with an authority of the network's own it proves its name."""
+        return self._replace(server_name=broker) if self.names_brokers else self
+
+    def exchange(
+        self,
+        address: Address,
+        method: str,
+        path: str,
+        headers: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
+    ) -> tuple[int, bytes]:
+        """Status code and body of an answer.
+
+        RefusedError when both ends do not fit, TimeoutError when there is no answer yet, else
+        OSError when there is none.  Proxies of the environment are for the world outside.
+        """
+        given = {"Authorization": self.authorization} if self.authorization else {}
+        connection = _Connection(address, self, timeout_s or ANSWER_S)
+        try:
+            connection.request(method, path, headers={**given, **(headers or {})})
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+        except ssl.SSLError as error:
+            raise RefusedError(_problem(error)) from None
+        except (http.client.HTTPException, ConnectionResetError, BrokenPipeError) as error:
+            if self.context is None and speaks_tls(address):
+                why = "it speaks TLS; set admin.certificate in the network file"
+                raise RefusedError(why) from None
+            if isinstance(error, http.client.HTTPException):  # it was killed while it answered
+                raise OSError(f"the answer broke off: {error!r}") from None
+            raise
+        finally:
+            connection.close()
+
+
+# Of a network whose admin ports are for this machine only.
+ANYBODY = Caller()
+
+
+class _Connection(http.client.HTTPConnection):
+    """To an address, as a caller connects."""
+
+    def __init__(self, address: Address, caller: Caller, timeout_s: float) -> None:
+        super().__init__(address.host, address.port, timeout=timeout_s)
+        self._caller = caller
+
+    def connect(self) -> None:
+        super().connect()
+        if self._caller.context is not None:
+            plain: socket.socket = self.sock
+            name = self._caller.server_name or self.host
+            self.sock = self._caller.context.wrap_socket(plain, server_hostname=name)
+
+
+def make_caller(section: AdminSection, operator: str = "", password: str = "") -> Caller:
+    """Who asks the brokers of a network; ValueError for an authority that cannot be used."""
+    authorization = basic(operator, password) if operator else ""
+    if not section.is_over_tls:
+        return Caller(None, authorization)
+    path = section.authority
+    if path and not Path(path).is_file():
+        raise ValueError(f"admin.authority: no file {path}")
+    try:
+        context = ssl.create_default_context(cafile=path or None)
+    except ssl.SSLError as error:
+        raise ValueError(f"admin.authority: {path}: {error}") from None
+    return Caller(context, authorization, names_brokers=bool(path))
+
+
+def _problem(error: ssl.SSLError) -> str:
+    match error:
+        case ssl.SSLCertVerificationError():
+            return f"its certificate is not trusted: {error.verify_message}"
+        case ssl.SSLError(reason="WRONG_VERSION_NUMBER" | "RECORD_LAYER_FAILURE"):
+            return "it does not speak TLS, although admin.certificate is set; start it again"
+    return f"TLS fails: {(error.reason or str(error)).lower().replace('_', ' ')}"
+
+
+def speaks_tls(address: Address) -> bool:
+    """Whether a listener that hangs up on plain text is one for TLS."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    try:
+        with (
+            socket.create_connection(address, _PROBE_S) as plain,
+            context.wrap_socket(plain),
+        ):
+            return True
+    except OSError:  # TLS's own errors are among them
+        return False

@@ -1,0 +1,217 @@
+"""Publications pass between subscribers only; links come of who subscribes, and end with that."""
+
+from __future__ import annotations
+
+from random import Random
+
+import numpy as np
+import pytest
+
+from shoal.broker.effects import Requested
+from shoal.broker.messages import Publish, Unsubscribe
+from shoal.language import parse
+from shoal.model import EVERYTHING, Advertisement, Publication, Subscription
+from shoal.overlays.registry import strategy_factory
+from shoal.overlays.system import Picture
+from shoal.overlays.tco.construction import TopicConnected
+from shoal.overlays.tco.messages import Along
+from shoal.overlays.tco.oracle import problems
+from shoal.overlays.tco.parameters import Parameters
+from shoal.overlays.tco.protocol import Tco
+from shoal.simulation.overlay_link import Link
+from shoal.simulation.world import World
+
+SECOND_US = 1_000_000
+BROKERS = tuple(f"B{number}" for number in range(10, 22))
+TOPICS = tuple(f"topic {number}" for number in range(9))
+HUB = BROKERS[0]
+
+
+class Near:
+    def latency_us(self, source_place: str, target_place: str) -> int:
+        return 1_000
+
+
+class Overlay:
+    """An overlay at rest; `wanted` says which brokers, the hub not among them, want each topic."""
+
+    def __init__(self, goal: str = "fan-out") -> None:
+        random = Random(5)
+        parameters = Parameters(brokers=BROKERS, topic="topic", goal=goal, linger_us=SECOND_US)
+        self.world = World((), strategy_factory("tco", parameters), Near(), brokers=BROKERS)
+        self.wanted: dict[str, list[str]] = {}
+        self.interests: dict[str, tuple[Subscription, str]] = {}
+        self.publishers: set[str] = set()
+        self.count = 0
+        self.now_us = SECOND_US
+        self.world.run(self.now_us)
+        for topic in TOPICS:
+            self.wanted[topic] = random.sample(BROKERS[1:], random.randint(1, 6))
+            for home in self.wanted[topic]:
+                self.subscribe(f"{topic} at {home}", home, f"topic = '{topic}'")
+        self.rest()
+
+    def rest(self) -> None:
+        self.now_us += 10 * SECOND_US
+        self.world.run(self.now_us)
+        brokers = {each: self.strategy(each) for each in BROKERS}
+        assert problems(Picture((), (), self.interests.values()), brokers) == []
+
+    def strategy(self, broker: str) -> Tco:
+        found = self.world.brokers[broker].machine.strategy
+        assert isinstance(found, Tco)
+        return found
+
+    def subscribe(self, name: str, home: str, text: str) -> None:
+        self.world.add_subscriber(name, home)
+        wants = Subscription(id=name, client=name, filter=parse(text))
+        self.interests[name] = wants, home
+        self.world.subscribe(self.now_us, home, wants)
+
+    def unsubscribe(self, name: str) -> None:
+        _, home = self.interests.pop(name)
+        asked = Requested(name, Unsubscribe(name))
+        self.world.queue.push(self.now_us, self.world.brokers[home].receive, asked)
+
+    def publish(self, home: str, attributes: dict[str, object]) -> None:
+        client = f"publisher at {home}"
+        if client not in self.publishers:
+            self.publishers.add(client)
+            self.world.add_publisher(client, home, home)
+            promise = Advertisement(id=client, publisher=client, filter=EVERYTHING)
+            self.world.advertise(self.now_us, promise)
+        self.count += 1
+        said = Publication(
+            publisher=client,
+            sequence=self.count,
+            published_us=self.now_us,
+            attributes=attributes,  # type: ignore[arg-type]
+        )
+        self.world.request(self.now_us, client, Publish((said,)))
+
+    @property
+    def relayed(self) -> int:
+        return sum(self.strategy(each).routing.relayed for each in BROKERS)
+
+
+@pytest.fixture
+def carried(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Along]]:
+    """Who was sent publications, and which."""
+    found: list[tuple[str, Along]] = []
+    send = Link.send
+
+    def noted(self, input, units, ready_us):  # type: ignore[no-untyped-def]
+        if isinstance(input.message, Along):
+            found.append((input.message.stops[0].broker, input.message))
+        return send(self, input, units, ready_us)
+
+    monkeypatch.setattr(Link, "send", noted)
+    return found
+
+
+@pytest.mark.parametrize("goal", ["fan-out", "links"])
+def test_nobody_passes_on_what_it_does_not_want(
+    goal: str, carried: list[tuple[str, Along]]
+) -> None:
+    """From a subscriber and from elsewhere: a message for each other subscriber, and no other."""
+    overlay = Overlay(goal)
+    expected = 0
+    for topic, homes in overlay.wanted.items():
+        outside = next(each for each in BROKERS if each not in homes)
+        for home in (homes[0], outside):
+            overlay.publish(home, {"topic": topic})
+            expected += len(homes) - (home in homes)
+    overlay.rest()
+    assert len(overlay.world.trace.deliveries) == 2 * sum(map(len, overlay.wanted.values()))
+    assert (len(carried), overlay.relayed) == (expected, 0)
+
+
+def test_there_are_about_as_few_links_as_if_made_at_once() -> None:
+    overlay = Overlay("links")
+    wanted = np.array([[each in overlay.wanted[topic] for topic in TOPICS] for each in BROKERS])
+    made = TopicConnected(wanted, "links").linked
+    links = overlay.strategy(HUB).linking.links
+    assert len(links) <= made.sum() // 2 + 2  # made as subscriptions came, not all at once
+    assert overlay.strategy(HUB).linking.changes >= len(links)
+
+
+def test_conditions_on_the_content_cut_ways_back(carried: list[tuple[str, Along]]) -> None:
+    overlay = Overlay()
+    topic = max(TOPICS, key=lambda each: len(overlay.wanted[each]))
+    for home in overlay.wanted[topic]:
+        overlay.unsubscribe(f"{topic} at {home}")
+        overlay.subscribe(f"dear {home}", home, f"topic = '{topic}' AND price > 10")
+    overlay.rest()
+    first, *_ = overlay.wanted[topic]
+    overlay.publish(first, {"topic": topic, "price": 3})
+    overlay.rest()
+    assert (len(carried), len(overlay.world.trace.deliveries)) == (0, 0)
+
+
+def test_who_names_no_topic_is_reached_by_all_of_them(carried: list[tuple[str, Along]]) -> None:
+    """Such brokers subscribe to every topic, and pass on what has none."""
+    overlay = Overlay()
+    wide = BROKERS[1], BROKERS[5], BROKERS[9]
+    for home in wide:
+        overlay.subscribe(f"wide {home}", home, "price > 10")
+    overlay.rest()
+    homes = overlay.wanted[TOPICS[0]]
+    overlay.publish(homes[0], {"topic": TOPICS[0], "price": 11})
+    overlay.publish(BROKERS[2], {"price": 12})
+    overlay.rest()
+    got = sorted(row.client for row in overlay.world.trace.deliveries)
+    expected = [f"wide {home}" for home in wide]
+    assert got == sorted([*expected, *expected, *(f"{TOPICS[0]} at {home}" for home in homes)])
+    assert overlay.relayed == 0
+
+
+def test_links_end_with_what_they_were_for() -> None:
+    overlay = Overlay()
+    before = set(overlay.world.links)
+    for topic in TOPICS:
+        for home in overlay.wanted[topic]:
+            overlay.unsubscribe(f"{topic} at {home}")
+    overlay.rest()
+    assert overlay.strategy(HUB).linking.links == ()
+    kept = set(overlay.world.links)
+    # Those to the hub, and to who would take its place.
+    assert kept == {(one, other) for one, other in before if one in BROKERS[:2]}
+    assert len(kept) < len(before)
+
+
+def test_what_would_go_over_a_lost_link_goes_over_the_hub() -> None:
+    overlay = Overlay()
+    one, other = next(link for link in overlay.strategy(HUB).linking.links if link[0] > BROKERS[1])
+    topic = next(each for each in TOPICS if {one, other} <= {*overlay.wanted[each]})
+    overlay.world.cut(overlay.now_us, one, other)
+    overlay.now_us += SECOND_US
+    overlay.world.run(overlay.now_us)
+    for _ in range(3):
+        overlay.publish(one, {"topic": topic})
+    overlay.now_us += SECOND_US
+    overlay.world.run(overlay.now_us)
+    assert len(overlay.world.trace.deliveries) == 3 * len(overlay.wanted[topic])
+
+
+def test_publications_under_way_survive_links_that_change() -> None:
+    """In their order: each publishes to all topics while brokers come to want others."""
+    overlay = Overlay()
+    for number in range(200):
+        for home in BROKERS[3:6]:
+            overlay.publish(home, {"topic": TOPICS[number % len(TOPICS)], "price": number})
+        if number % 10 == 0:
+            topic, home = TOPICS[number // 10 % 9], BROKERS[1 + number // 10 % 11]
+            if f"{topic} at {home}" in overlay.interests:
+                overlay.unsubscribe(f"{topic} at {home}")
+            else:
+                overlay.subscribe(f"{topic} at {home}", home, f"topic = '{topic}'")
+        overlay.now_us += 2_000
+        overlay.world.run(overlay.now_us)
+    overlay.rest()
+    assert overlay.strategy(HUB).linking.changes > 20
+    last: dict[tuple[str, str], int] = {}
+    for row in overlay.world.trace.deliveries:
+        key = row.client, row.publication.publisher
+        assert last.get(key, 0) < row.publication.sequence
+        last[key] = row.publication.sequence
+    assert len(last) > 60
