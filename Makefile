@@ -9,7 +9,7 @@ STAMP := .venv/.installed
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install test quick check tests docs demo soak bench-simulation bench-selection bench-matching bench-topics bench-covering bench-covering-routing bench-mqtt-codec bench-mqtt-clients bench-spark-matching bench-spark-partitions bench-set-search bench-trials bench-journal bench-live bench-bluedove-order bench-rearranging bench-moving-clients bench-moves clean
+.PHONY: help install test quick check tests docs demo soak bench-simulation bench-selection bench-matching bench-one-by-one bench-topics bench-covering bench-covering-routing bench-mqtt-codec bench-mqtt-clients bench-spark-matching bench-spark-partitions bench-set-search bench-trials bench-journal bench-live bench-bluedove-order bench-rearranging bench-moving-clients bench-moves bench-sizes clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-24s %s\n", $$1, $$2}'
@@ -80,6 +80,10 @@ bench-matching: install ## events per second of the match index, beside other en
 	$(BIN)/python -m pip install --quiet --no-build-isolation -c constraints.txt -e '.[bench]'
 	$(BIN)/python benchmarks/bench_matching.py $(WORKLOADS)
 
+bench-one-by-one: install ## microseconds of the match index for one publication at a time, beside other engines
+	$(BIN)/python -m pip install --quiet --no-build-isolation -c constraints.txt -e '.[bench]'
+	$(BIN)/python benchmarks/bench_one_by_one.py
+
 bench-topics: install ## topics per second of the topic index, beside paho-mqtt's matcher
 	$(BIN)/python -m pip install --quiet --no-build-isolation -c constraints.txt -e '.[bench]'
 	$(BIN)/python benchmarks/bench_topics.py
@@ -116,6 +120,9 @@ bench-trials: install ## whether trials twice as long change the rates of `shoal
 
 bench-live: install ## live brokers beside mosquitto, where that is installed
 	$(BIN)/python benchmarks/bench_live.py
+
+bench-sizes: install ## memory and disk for each client, subscription and message; 15 brokers
+	$(BIN)/python benchmarks/bench_sizes.py
 
 bench-rearranging: install ## publishers that move and links that are exchanged, each alone and both
 	$(BIN)/python benchmarks/bench_rearranging.py

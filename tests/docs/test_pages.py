@@ -27,7 +27,10 @@ SPARK_PAGES = ("docs/own-data.md", "docs/spark.md")
 # Commands that begin so are not run, by page, and why.
 ONLY_OPTIONS = {
     "docs/evaluations.md": {"shoal reproduce": "minutes to hours"},
-    "docs/systems.md": {"shoal up": "twelve processes; tests/contract has its overlay"},
+    "docs/systems.md": {
+        "shoal up": "twelve processes; tests/contract has its overlay",
+        "shoal rearrange": "of a network that runs; tests/runtime/test_rearranging.py",
+    },
     "docs/own-data.md": {
         "shoal record": "an hour at a broker that is not there",
         "shoal workload home": "made of that hour",

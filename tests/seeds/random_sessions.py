@@ -431,10 +431,10 @@ RESTLESS = (20, 30, 15, 25, 1, 15, 2, 5, 8)
 class Life:
     """Some subscribers that go about, publishers that stay, and brokers that are killed."""
 
-    def __init__(self, seed: int, moves: Sequence[float] = MOVES) -> None:
+    def __init__(self, seed: int, moves: Sequence[float] = MOVES, more: int = 0) -> None:
         self.random = random = Random(seed)
         self.moves = moves
-        self.network = Network(random, random.randint(2, 4))
+        self.network = Network(random, random.randint(2, 4) + more)
         self.subscribers = [Subscriber(self.network, f"s{n}") for n in range(2)]
         # Of what comes to a group each gets a part.
         self.workers = [Subscriber(self.network, f"w{n}", "$share/g/a") for n in range(2)]
@@ -592,9 +592,9 @@ class Life:
             assert not twice, f"{subscriber.name} got twice {twice}"
 
 
-def play(seed: int, moves: Sequence[float] = MOVES) -> Life:
-    """A random life; AssertionError when a promise is broken."""
-    life = Life(seed, moves)
+def play(seed: int, moves: Sequence[float] = MOVES, more: int = 0) -> Life:
+    """A random life of two to four brokers, or more; AssertionError when a promise is broken."""
+    life = Life(seed, moves, more)
     life.play()
     life.end()
     life.check()

@@ -18,6 +18,12 @@ def test_clients_that_hardly_stay(seed: int) -> None:
     play(seed, RESTLESS)
 
 
+@pytest.mark.parametrize("seed", [*range(5), 82])
+def test_more_brokers(seed: int) -> None:
+    """In 82 a session came, was asked for elsewhere, and stayed: what came late came twice."""
+    play(seed, more=3)
+
+
 def test_every_broker_knows_where_a_session_stays() -> None:
     """The broker had asked for it meanwhile, and was not believed with an older word."""
     life = Life(566, RESTLESS)
@@ -30,6 +36,12 @@ def test_every_broker_knows_where_a_session_stays() -> None:
 @pytest.mark.parametrize("seed", range(1_000, 1_500))
 def test_clients_that_hardly_stay_at_length(seed: int) -> None:
     play(seed, RESTLESS)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(1_000, 1_500))
+def test_more_brokers_at_length(seed: int) -> None:
+    play(seed, more=3)
 
 
 @pytest.mark.soak

@@ -141,6 +141,13 @@ class Leave(msgspec.Struct, frozen=True):
     """
 
 
+class Order(msgspec.Struct, frozen=True):
+    """An operator orders what only the system knows how to do; `Answered` answers, at once."""
+
+    name: str
+    said: Mapping[str, str] = {}
+
+
 Input = (
     Started
     | Received
@@ -152,6 +159,7 @@ Input = (
     | Loads
     | Costs
     | Leave
+    | Order
 )
 
 
@@ -323,6 +331,12 @@ class Stays(msgspec.Struct, frozen=True):
     reason: str
 
 
+class Answered(msgspec.Struct, frozen=True):
+    """An order is followed, or why it is not."""
+
+    problem: str = ""
+
+
 class MoveClient(msgspec.Struct, frozen=True):
     """Send a client to another broker, with what it has subscribed to, advertised and is owed.
 
@@ -357,6 +371,7 @@ Effect = (
     | WatchCosts
     | Left
     | Stays
+    | Answered
     | Unsettled
     | Settled
     | Continue

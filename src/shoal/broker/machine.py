@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 from random import Random
 
 from shoal.broker.effects import (
+    Answered,
     Costs,
     Effect,
     Input,
@@ -19,6 +20,7 @@ from shoal.broker.effects import (
     Loads,
     Measured,
     Notify,
+    Order,
     Received,
     Record,
     Requested,
@@ -135,6 +137,12 @@ class Broker:
                     self._strategy.leave(now_us, out)
                 except ProtocolError as error:
                     out.append(Stays(str(error)))
+            case Order(name, said):
+                try:
+                    self._strategy.order(name, said, now_us, out)
+                    out.append(Answered())
+                except ProtocolError as error:
+                    out.append(Answered(str(error)))
             case Started():
                 self._strategy.start(input, now_us, out)
 

@@ -122,6 +122,9 @@ class Strategy(Protocol):
         ProtocolError when it cannot now; `Stays` when that turns out later.
         """
 
+    def order(self, name: str, said: Mapping[str, str], now_us: int, out: list[Effect]) -> None:
+        """Follow an operator's order.  ProtocolError says why it cannot be followed."""
+
 
 class BaseStrategy:
     """What a system does about inputs that it need not look at: nothing.  Derive from it."""
@@ -154,6 +157,9 @@ class BaseStrategy:
     def leave(self, now_us: int, out: list[Effect]) -> None:
         """Nobody depends on it."""
         out.append(Left())
+
+    def order(self, name: str, said: Mapping[str, str], now_us: int, out: list[Effect]) -> None:
+        raise ProtocolError("its system takes no such order")
 
 
 StrategyFactory = Callable[[BrokerContext], Strategy]

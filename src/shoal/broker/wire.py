@@ -6,6 +6,10 @@ message of this network's system raises WireError, which says what is wrong with
 else.  Filters travel as their expressions, not as text: reading one costs
 microseconds, and it is the same expression afterwards, also where SQL cannot say it.
 
+A field that is added to a message comes last and has a default: brokers of one VERSION understand
+each other, the older one leaves out what it does not know.  Another meaning, or a message that all
+must know, is another VERSION, and links between the two are refused.
+
 What a codec can write and read it is told (`COMMON` and the messages of a system, see
 `shoal.overlays.registry`).  A message whose fields MessagePack does not have, such as an integer
 of a thousand bits, brings a `Form`: what is written in its place.

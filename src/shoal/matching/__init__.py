@@ -3,9 +3,12 @@
 Decisions
 ---------
 
-- **The index has two insides.** One publication at a time is looked up in plain Python
-  (`filed.py`), which is fastest where filters demand equalities. Where more than 1,000 would have
-  to be tested one by one (ranges only), a broker asks the compiled parts, for a whole batch at
+- **The index has two insides.** One publication at a time is looked up in plain Python (`filed/`):
+  by the equalities that filters demand, then on ladders of thresholds, and where a filter has
+  several comparisons among bitmaps of ranges, a bit for each filter. That is fastest for up to some
+  80,000 filters that are alike but for their bounds; adding and removing stay cheap, and no search
+  takes long because filters have changed. Beyond that, or where more than 1,000 filters would have
+  to be tested one by one (LIKE, inequalities), the compiled parts are asked, for a whole batch at
   once; what would be tested is counted, not tested. Batches of columns, and filters loaded from
   arrays, go through immutable compiled parts (`parts.py`): packed trees of boxes, whose nodes are
   tested 32 at once by vector instructions, and tables of equalities. Numba is imported when they

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from shoal.matching.filed import FiledFilters
+from shoal.matching.filed.filters import FiledFilters
 from shoal.matching.given import checked
 from shoal.model import Attributes, Filter
 
@@ -120,7 +120,7 @@ class MatchIndex(FiledFilters):
         """The ids of the filters that match a publication with these attributes, each once."""
         attributes = checked(attributes)
         if (
-            self._tested > TESTS_MAXIMUM
+            self._work > TESTS_MAXIMUM
             and self._may_compile
             and self._tests_for(attributes) > TESTS_MAXIMUM
         ):
@@ -133,13 +133,13 @@ class MatchIndex(FiledFilters):
     def match_each(self, publications: Sequence[Attributes]) -> list[list[Any]]:
         """As `match`, for each of many, in whichever way is faster."""
         count = len(publications)
-        if self._tested * count > TESTS_MAXIMUM and count > 1 and self._may_compile:
+        if self._work * count > TESTS_MAXIMUM and count > 1 and self._may_compile:
             # A few say what to expect of all.
             some = {0, count // 2, count - 1}
             tests = sum(self._tests_for(checked(publications[at])) for at in sorted(some))
             if tests * count > TESTS_MAXIMUM * len(some):
                 return self._match_compiled(publications)
-        is_light = self._compiled is None and self._tested <= TESTS_MAXIMUM
+        is_light = self._compiled is None and self._work <= TESTS_MAXIMUM
         match = super().match if is_light else self.match
         return [match(attributes) for attributes in publications]
 

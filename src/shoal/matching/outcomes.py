@@ -21,7 +21,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Generic, TypeVar
 
-from shoal.matching.filed import FEW, ladders_for
+from shoal.matching.filed.buckets import FEW, present
 from shoal.matching.index import MatchIndex
 from shoal.model import Attributes, Filter
 
@@ -95,16 +95,26 @@ class Outcomes(Generic[Outcome]):
                     return self._of_ids(self._index.match(attributes))
             own = bucket.ways or self._begin(bucket)
             place = own if place is start else place.steps.get(own) or self._lead(place, own)
+            step: Hashable
+            for name, ranged in present(bucket.ranged, attributes):
+                for bitmaps in ranged:
+                    steps = bitmaps.steps(get)
+                    if steps is None:
+                        return self._of_ids(self._index.match(attributes))
+                    # Of many not all are looked at: which they are, differs.
+                    for found in steps:
+                        step = found if len(bucket.ranged) <= FEW else (name, found)
+                        place = place.steps.get(step) or self._lead(place, step)
             for ladders in (bucket.rising, bucket.falling):
-                for name, by_type in ladders_for(ladders, attributes):
+                for name, by_type in present(ladders, attributes):
                     value = get(name)
                     kind = type(value)
                     ladder = by_type.get(kind)
-                    step: Hashable = None
+                    step = None
                     if ladder is not None:
                         at = bisect_right(ladder[0], value)
                         step = ~at if kind is str else at  # strings beside numbers
-                    if len(ladders) > FEW:  # which of them it is, differs
+                    if len(ladders) > FEW:
                         step = (name, step)
                     place = place.steps.get(step) or self._lead(place, step)
         if place.outcome is None:
@@ -113,7 +123,7 @@ class Outcomes(Generic[Outcome]):
 
     def of_each(self, publications: Sequence[Attributes]) -> list[Outcome]:
         """As `of`, for each of many, in whichever way is faster."""
-        if self._index.has_tests:
+        if self._index.is_searched:
             return [self._of_ids(ids) for ids in self._index.match_each(publications)]
         return [self.of(attributes) for attributes in publications]
 

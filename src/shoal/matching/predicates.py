@@ -23,9 +23,10 @@ Test = Callable[[Attributes], bool]
 # A list of more values is tested as a list: each value would be a place in the index.
 ALTERNATIVES_MAXIMUM = 32
 
+NUMBERS = (int, float)
 TYPES: dict[Kind, tuple[type, ...]] = {
     Kind.BOOLEAN: (bool,),
-    Kind.NUMBER: (int, float),
+    Kind.NUMBER: NUMBERS,
     Kind.STRING: (str,),
 }
 

@@ -52,7 +52,7 @@ from shoal.runtime.operator import Operator
 from shoal.runtime.questions import Questions
 from shoal.runtime.storage.journal_files import JournalFiles
 from shoal.runtime.storage.overlay_file import Overlay
-from shoal.runtime.storage.spool_files import Spools, SpoolSettings, waits_for
+from shoal.runtime.storage.spool_files import Spools, SpoolSettings, check_formats, waits_for
 
 if TYPE_CHECKING:
     from shoal.runtime.operations.trace_writer import TraceWriter
@@ -407,6 +407,7 @@ def _spools(
     """What keeps what waits for neighbours that are away; the folder is this process's by now."""
     if files is None:
         return None
+    check_formats(files.folder)
     if network.acknowledge != "stored":
         if not waits_for(files.folder):
             return None

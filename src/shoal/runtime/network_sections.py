@@ -142,7 +142,8 @@ class AdminSection(Section, frozen=True, kw_only=True):
     authority     for those who ask: who signed the certificate, which is made out to the broker's
                   name; without it, one that the system trusts signed it, made out to its host
     passwords     operators, a file made by `shoal password`; only /health and /ready ask nobody
-    orders        the operators that may also order (leave, move, drain, undrain); else all may
+    orders        the operators that may also order (leave, move, drain, undrain, rearrange); else
+                  all may
     open          other machines may reach ports that lack a certificate or passwords (a network of
                   their own, or a proxy before them)
     """

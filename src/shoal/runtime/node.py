@@ -28,6 +28,7 @@ import msgspec
 
 from shoal.broker.custody import Custody, is_assured
 from shoal.broker.effects import (
+    Answered,
     CancelTimer,
     Continue,
     Deliver,
@@ -43,6 +44,7 @@ from shoal.broker.effects import (
     MoveClient,
     Notify,
     OpenLink,
+    Order,
     Recall,
     Received,
     Record,
@@ -130,6 +132,7 @@ class Node:
         self._delivering = Delivering(self.clock, self.counts, self.watching, trace)
         self._flushing = Flushing(self._delivering.flushed)
         # Told that the machine has left the network, or with a reason that it stays.
+        self._orders: deque[Callable[[str], None]] = deque()
         self.at_leave: Callable[[str], None] = _nobody_asked
         # Told what the machine must know when it starts again.
         self.at_remember: Callable[[Mapping[str, Any]], None] = _nobody_remembers
@@ -160,6 +163,11 @@ class Node:
         self.watching.stop()
 
     # --- inputs -------------------------------------------------------------------------------
+
+    def order(self, order: Order, answered: Callable[[str], None]) -> None:
+        """Bring an operator's order; why it is not followed comes as the answer."""
+        self._orders.append(answered)
+        self.bring(order)
 
     def bring(
         self, input: Input, since_us: int | None = None, custody: Custody | None = None
@@ -333,6 +341,8 @@ class Node:
                 self.at_leave("")
             case Stays(reason):
                 self.at_leave(reason)
+            case Answered(problem):
+                self._orders.popleft()(problem)
             case _ if self.links is not None:
                 self._control_link(effect, self.links)
 

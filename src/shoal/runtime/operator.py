@@ -1,4 +1,4 @@
-"""What an operator asks of a live broker: to leave, to move a client, to be drained.
+"""What an operator asks of a live broker: to leave, to move a client, to be drained, to rearrange.
 
 Each answers why that cannot be, in words, or with nothing.
 """
@@ -10,6 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from shoal.broker.effects import Order
 from shoal.mqtt.federation.moving import Moving
 from shoal.runtime.doors.mqtt_door import MqttDoor
 from shoal.runtime.leaving import Leaving
@@ -34,6 +35,7 @@ class Operator:
             "move": self._move,
             "drain": self._drain,
             "undrain": self._undrain,
+            "rearrange": self._rearrange,
         }
 
     @property
@@ -96,3 +98,14 @@ class Operator:
         _log.info("takes clients in again")
         moving.undrain()
         return ""
+
+    async def _rearrange(self, said: Mapping[str, str]) -> str:
+        answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+        def done(problem: str) -> None:
+            if not answer.done():
+                answer.set_result(problem)
+
+        rest = {key: text for key, text in said.items() if key != "do"}
+        self._door.node.order(Order(said.get("do", ""), rest), done)
+        return await answer

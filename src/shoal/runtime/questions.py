@@ -41,16 +41,54 @@ class Questions:
     @property
     def by_name(self) -> dict[str, Callable[[Mapping[str, str]], dict[str, Any]]]:
         """By the names that the admin port has for them; each takes the query."""
-        return {"subscriptions": self._subscriptions, "why": self._why, "onward": self._onward}
+        return {
+            "clients": self._clients,
+            "subscriptions": self._subscriptions,
+            "why": self._why,
+            "onward": self._onward,
+        }
+
+    def _clients(self, query: Mapping[str, str]) -> dict[str, Any]:
+        """Who has a session here, by `from` on; or only `client`."""
+        if "client" in query:
+            session = self._door.clients.sessions.get(query["client"])
+            is_here = session is not None and not session.is_departed
+            return {"clients": [self._client(session)] if session and is_here else [], "next": None}
+        names = self._names_from(query.get("from", ""))
+        rows = [self._client(self._door.clients.sessions[name]) for name in names[:CLIENTS]]
+        more = names[CLIENTS:]
+        return {"clients": rows, "next": urlencode({"from": more[0]}) if more else None}
+
+    def _names_from(self, first: str) -> list[str]:
+        """The next clients' identifiers, one more than are looked at."""
+        names = (each.client_id for each in self._sessions() if each.client_id >= first)
+        return heapq.nsmallest(CLIENTS + 1, names)
+
+    def _client(self, session: Session) -> dict[str, Any]:
+        """Where a client is, and what it has not got yet."""
+        row: dict[str, Any] = {
+            "client": session.client_id,
+            "user": session.user,
+            "address": None,
+            "listener": None,
+            "away_s": None,
+            "subscriptions": len(session.subscriptions),
+            **_queue(session),
+        }
+        if session.outlet is not None:
+            connection = session.outlet.connection
+            said = connection.credentials
+            row |= {"address": connection.party.address, "listener": said.listener}
+        elif session.left_us is not None:
+            row["away_s"] = round((self._door.node.clock.now_us() - session.left_us) / 1e6)
+        return row
 
     def _subscriptions(self, query: Mapping[str, str]) -> dict[str, Any]:
         """What clients ask for: by `from` on, of which `skip` were named already."""
         first, skip = query.get("from", ""), int(query.get("skip", "0"))
         end_s = time.monotonic() + TURN_S
         rows: list[dict[str, Any]] = []
-        clients = heapq.nsmallest(
-            CLIENTS + 1, (each.client_id for each in self._sessions() if each.client_id >= first)
-        )
+        clients = self._names_from(first)
         for client in clients[:CLIENTS]:
             skipped = skip if client == first else 0
             session = self._door.clients.sessions[client]
@@ -119,10 +157,7 @@ class Questions:
             "connected": session.outlet is not None,
             "departed": session.is_departed,
             "user": session.user,
-            "in_flight": session.inflight,
-            "waiting": session.queued,
-            "waiting_bytes": session.waiting_bytes,
-            "dropped": session.dropped,
+            **_queue(session),
             "subscriptions": rows,
             "next": more,
         }
@@ -146,6 +181,16 @@ class Questions:
     def _sessions(self) -> Iterator[Session]:
         """Those that are here, and not only until they are elsewhere."""
         return (each for each in self._door.clients.sessions if not each.is_departed)
+
+
+def _queue(session: Session) -> dict[str, int]:
+    """What is on its way to a client, and what was dropped."""
+    return {
+        "in_flight": session.inflight,
+        "waiting": session.queued,
+        "waiting_bytes": session.waiting_bytes,
+        "dropped": session.dropped,
+    }
 
 
 def _query(client: str, skip: int) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from shoal.broker.effects import (
+    Answered,
     CancelTimer,
     Costs,
     Deliver,
@@ -353,7 +354,7 @@ class BrokerNode:
                 self._network.left(self.id)
             case Remember(facts):
                 self.facts = facts
-            case Stays(reason):
+            case Stays(reason) | Answered(reason) if reason:
                 self._trace.refused.append(Refused(self.id, reason, now_us))
 
     def _notify(self, client: ClientId, message: Message, now_us: int) -> None:

@@ -43,6 +43,7 @@ def ring_messages(
         brokers,
         some,
         st.dictionaries(brokers, NUMBERS, max_size=3),
+        st.booleans(),
     )
     rows = st.lists(st.builds(Row, NUMBERS, filters), max_size=3).map(tuple)
     numbers = st.lists(NUMBERS, max_size=3).map(tuple)

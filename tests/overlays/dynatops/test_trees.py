@@ -11,10 +11,14 @@ from shoal.broker.messages import Publish
 from shoal.language import parse
 from shoal.model import EVERYTHING, Advertisement, Publication, Subscription
 from shoal.overlays.dynatops.messages import ToHomes
-from shoal.overlays.dynatops.parameters import Parameters
+from shoal.overlays.dynatops.parameters import Parameters, Search
+from shoal.overlays.dynatops.planning import swapping
 from shoal.overlays.dynatops.planning.costs import standing
+from shoal.overlays.dynatops.planning.prices import no_prices
 from shoal.overlays.dynatops.planning.problem import Problem, trees_of
+from shoal.overlays.dynatops.planning.swapping import Rules
 from shoal.overlays.dynatops.protocol import Dynatops
+from shoal.overlays.dynatops.reconfiguration.manager import Manager
 from shoal.overlays.dynatops.records import ReconfigurationRecord
 from shoal.overlays.registry import strategy_factory
 from shoal.simulation.overlay_link import Link
@@ -126,6 +130,37 @@ def test_brokers_change_places_when_that_pays() -> None:
     assert len(ring.world.trace.deliveries) == 3 * sum(map(len, ring.wanted.values()))
     views = [ring.strategy(each).membership.view for each in BROKERS]
     assert len({view.age for view in views if view is not None}) == 1
+
+
+def test_the_search_goes_on_until_no_swap_helps_and_looks_at_one_broker_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks, most = [0], [0]
+    best_of, take_step = swapping._best_of, Manager._take_step
+
+    def counted(*given):  # type: ignore[no-untyped-def]
+        looks[0] += 1
+        return best_of(*given)
+
+    def step(*given):  # type: ignore[no-untyped-def]
+        looks[0] = 0
+        take_step(*given)
+        most[0] = max(most[0], looks[0])
+
+    monkeypatch.setattr(swapping, "_best_of", counted)
+    monkeypatch.setattr(Manager, "_take_step", step)
+    costs = {}
+    for search in Search:
+        ring = Ring(reconfigure_us=SECOND_US, price_percent=0, search=search, delay_weight=0.2)
+        for _ in range(3):
+            ring.publish()
+        problem, mapping = ring.problem()
+        problem = problem._replace(delay_weight=0.2)
+        costs[search] = standing(problem, mapping).cost(0.2)
+        left = list(swapping.swaps(problem, mapping, no_prices(mapping), Rules("any")))
+        assert (search is Search.WORST) or not left
+    assert costs[Search.NEXT] < costs[Search.WORST]
+    assert most == [1]
 
 
 def test_a_change_that_costs_more_than_it_saves_is_not_made() -> None:

@@ -89,7 +89,7 @@ def _show(console: Console, network: Network, statuses: Statuses) -> None:
     from shoal.overlays.registry import SYSTEMS
 
     console.print(_table(statuses))
-    for text in (*_waiting(statuses), *_sent(statuses), *_disks(statuses)):
+    for text in (*_waiting(statuses), *_sent(statuses), *_refused(statuses), *_disks(statuses)):
         console.print(text, soft_wrap=True, highlight=False)
     for stranger in network.strangers(statuses):
         text = f"[yellow]{stranger}, so it has no effect[/yellow]"
@@ -104,7 +104,7 @@ def _table(statuses: Statuses) -> Table:
     table = Table(
         caption="publications: those handled, brokers' own among them", caption_justify="left"
     )
-    for column in ("broker", "state", "links"):
+    for column in ("broker", "state", "up for", "links"):
         table.add_column(column)
     for column in ("clients", "publications", "deliveries"):
         table.add_column(column, justify="right")
@@ -118,12 +118,21 @@ def _table(statuses: Statuses) -> Table:
         table.add_row(
             name,
             _state(found),
+            _duration(found.get("uptime_s")),
             links,
             f"{mqtt['connected']:,}",
             f"{mqtt['publications'] if alone else counts.get('publications_in', 0):,}",
             f"{mqtt['deliveries']:,}",
         )
     return table
+
+
+def _duration(seconds: float | None) -> str:
+    """How long, in the largest unit that is full."""
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds is not None and seconds >= size:
+            return f"{seconds / size:.0f} {unit}"
+    return "" if seconds is None else f"{seconds:.0f} s"
 
 
 def _state(found: Mapping[str, Any]) -> str:
@@ -178,6 +187,15 @@ def _link(link: Mapping[str, Any]) -> str:
     if congested_us := link.get("congested_us"):
         words.append(f"congested for {congested_us / 1e6:.1f} s")
     return f"{link['neighbour']} ({', '.join(words)})" if words else str(link["neighbour"])
+
+
+def _refused(statuses: Statuses) -> Iterator[str]:
+    """What clients and operators were refused since the brokers started."""
+    for name, found in statuses.items():
+        rows = (found or {}).get("mqtt", {}).get("refusals", ())
+        words = [f"{row['count']:,} {row['what']} ({row['reason']})" for row in rows]
+        if words:
+            yield f"{name}: {', '.join(words)}"
 
 
 def _disks(statuses: Statuses) -> Iterator[str]:

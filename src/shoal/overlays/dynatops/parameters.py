@@ -31,6 +31,17 @@ class Order(enum.Enum):
     TOPIC = "topic"
 
 
+class Search(enum.Enum):
+    """Whose swaps the manager looks at.
+
+    worst  the costliest broker's, as Algorithm 3 has it: it ends with the first that none helps
+    next   then the next costliest one's: it ends where no swap of any two helps (ours)
+    """
+
+    WORST = "worst"
+    NEXT = "next"
+
+
 class ViewParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What all systems whose brokers agree on views have; ValueError names what is out of bounds.
 
@@ -75,6 +86,10 @@ class Parameters(ViewParameters, frozen=True, kw_only=True, forbid_unknown_field
                         publishes to one topic does, and nothing waits for other topics
     reconfigure_us      T_free, after which it is looked whether brokers should change places (5.1;
                         the paper has 10 h); 0: they stay where they are
+    search              whose swaps are looked at: next; worst is the paper's
+    pinned              brokers that stay where they stand, but for others that come and go (ours)
+    regions             brokers change places only with others of their row, those of none with
+                        each other (ours)
     delay_weight        w_d, how much a hop to a broker that wants a topic weighs beside a relay
                         (5)
     rate_percent        alpha, how much of the expected rate is the last one (Eq. 8): 30
@@ -91,6 +106,9 @@ class Parameters(ViewParameters, frozen=True, kw_only=True, forbid_unknown_field
 
     order: Order = Order.PUBLISHER
     reconfigure_us: int = 0
+    search: Search = Search.NEXT
+    pinned: tuple[BrokerId, ...] = ()
+    regions: tuple[tuple[BrokerId, ...], ...] = ()
     delay_weight: float = 1.0
     rate_percent: int = 30
     threshold_percent: int = 10

@@ -30,6 +30,7 @@ from shoal.overlays.dynatops.messages import Counted, OfView, Summary, ToHomes, 
 from shoal.overlays.dynatops.parameters import Order, Parameters
 from shoal.overlays.dynatops.reconfiguration.counting import Counting
 from shoal.overlays.dynatops.reconfiguration.manager import Manager
+from shoal.overlays.dynatops.reconfiguration.orders import Orders
 from shoal.overlays.dynatops.topics.interests import Interests
 from shoal.overlays.dynatops.topics.keys import key_of, keys_of
 from shoal.overlays.dynatops.topics.outbox import Outbox
@@ -54,6 +55,7 @@ class Dynatops(InViews):
         if parameters.cluster:
             self._placing = Placing(self.membership, parameters, self.ways.answer)
         self.clients = Clients(self.broker, self.interests, self.outbox, self._placing)
+        self._orders = Orders(self.membership, parameters)
         self._counting: Counting | None = None
         self._manager: Manager | None = None
         if parameters.reconfigure_us:
@@ -95,6 +97,10 @@ class Dynatops(InViews):
                 self._placing.timer(name, now_us, out)
             case ("reconfiguration", name) if self._manager is not None:
                 self._manager.timer(name, now_us, out)
+
+    def order(self, name: str, said: Mapping[str, str], now_us: int, out: list[Effect]) -> None:
+        self._now_us = now_us
+        self._orders.follow(name, said, now_us, out)
 
     def take(self, message: OfView, out: list[Effect]) -> None:
         match message:

@@ -31,7 +31,8 @@ class Ring(Brokers, frozen=True, kw_only=True):
 
 
 def _named(parameters: Parameters) -> Mapping[str, Iterable[BrokerId]]:
-    return {"brokers": parameters.brokers}
+    in_regions = [broker for region in parameters.regions for broker in region]
+    return {"brokers": parameters.brokers, "pinned": parameters.pinned, "regions": in_regions}
 
 
 def _system(name: str, make_structure: Callable[[int], Structure]) -> System:

@@ -6,11 +6,13 @@
 | /ready | 200 when its links are up and it takes clients in, else 503 and what is missing |
 | /status | the broker, its links, clients and tables as JSON |
 | /metrics | the same figures for Prometheus |
+| /clients | who has a session, where from, and what waits in it, a page of it as below |
 | /subscriptions | what clients ask for, a page of it; `next` is the query of the next one |
 | /why | what the broker knows of a publication and a client that may get it |
 | /onward | where a publication goes from the broker; `shoal why` follows it from one to the next |
 | /leave | by POST: the broker begins to leave its network, 202; 409 and why if it cannot |
 | /move | by POST, `client` and `broker` in the query: 202 when it is there; 409 and why not |
+| /rearrange | by POST, `do` and more in the query, what brokers of `dynatops` are to do; as above |
 | /drain | by POST: the broker begins to send its clients away, and takes nobody in; as above |
 | /undrain | by POST: it takes clients in again; as above |
 

@@ -42,6 +42,14 @@ class JournalError(Exception):
     """A folder that cannot be used, or a file in it that cannot be read; says what to do."""
 
 
+def other_version(path: Path, found: object, own: object) -> JournalError:
+    """A file that a version of shoal wrote which has another format."""
+    return JournalError(
+        f"{path}: another version of shoal wrote it (format {found!r}, this version has {own!r}); "
+        "start that version, or name another folder; nothing was changed"
+    )
+
+
 class _Heading(msgspec.Struct, frozen=True, array_like=True):
     format: str
     network: str
@@ -264,7 +272,7 @@ class JournalFiles:
     def _check_heading(self, path: Path, batch: bytes) -> None:
         heading = _decode_heading(batch)
         if heading.format != _FORMAT:
-            raise ValueError(f"it says {heading.format!r}, this version writes {_FORMAT!r}")
+            raise other_version(path, heading.format, _FORMAT)
         if heading != self._heading:
             raise JournalError(
                 f"{path} is the journal of broker {heading.broker!r} of network "

@@ -19,7 +19,7 @@ import msgspec
 
 from shoal.broker.links.controls import Whereabouts
 from shoal.model import BrokerId
-from shoal.runtime.storage.journal_files import JournalError
+from shoal.runtime.storage.journal_files import JournalError, other_version
 
 FILE = "overlay.json"
 
@@ -34,7 +34,12 @@ class LinkRow(msgspec.Struct, frozen=True):
     ends: bool = False
 
 
+# What is added to the file has a default; what means something else is another format.
+_FORMAT = 1
+
+
 class _Contents(msgspec.Struct):
+    format: int = _FORMAT
     links: dict[BrokerId, LinkRow] = msgspec.field(default_factory=dict)
     ended: dict[BrokerId, int] = msgspec.field(default_factory=dict)
     brokers: dict[BrokerId, Whereabouts] = msgspec.field(default_factory=dict)
@@ -60,6 +65,8 @@ class Overlay:
                 problem = f"{self._path}: cannot be read: {error}"
                 advice = "; without it the broker starts with the links of its network file"
                 raise JournalError(problem + advice) from None
+            if self._contents.format != _FORMAT:
+                raise other_version(self._path, self._contents.format, _FORMAT)
         self.links = self._contents.links
         self.ended = self._contents.ended
         self.brokers = self._contents.brokers

@@ -3,7 +3,7 @@
 | in the broker's folder | what it is |
 | --- | --- |
 | spool/NEIGHBOUR | there since the neighbour's link came up for the first time |
-| spool/NEIGHBOUR/00000001, … | segments: batches, as in the journal, of records |
+| spool/NEIGHBOUR/00000001, … | segments: the format, then batches of records, as in the journal |
 
 All spools of a broker are written with each flush, before neighbours and clients are told, and
 synced as its journal is; together they have at most so many bytes.
@@ -28,10 +28,20 @@ from shoal.model import BrokerId
 from shoal.overlays.system import StandIn
 from shoal.runtime.driving.flushing import Phase
 from shoal.runtime.node import Node
-from shoal.runtime.storage.journal_files import HEAD_BYTES, Sync, batch_at, framed, is_torn
+from shoal.runtime.storage.journal_files import (
+    HEAD_BYTES,
+    Sync,
+    batch_at,
+    framed,
+    is_torn,
+    other_version,
+)
 
 FOLDER = "spool"
+_FORMAT = "shoal spool 1"
 MAXIMUM_BYTES = 2**30
+# No heading of any format is longer.
+_HEADING_BYTES = HEAD_BYTES + 64
 # How often written bytes are synced, and how long after a failure it is tried again.
 TICK_S = 1.0
 # A broker that starts waits so long for neighbours that were there before: less than its machine
@@ -39,6 +49,8 @@ TICK_S = 1.0
 STAND_IN_US = 5_000_000
 
 _encode = msgspec.msgpack.Encoder().encode
+_heading = framed(_encode(_FORMAT))
+_read_heading = msgspec.msgpack.Decoder(str).decode
 _read_records = msgspec.msgpack.Decoder(list[SpoolRecord]).decode
 _log = logging.getLogger(__name__)
 
@@ -78,7 +90,8 @@ class SpoolFiles:
     def append(self, segment: int, records: list[SpoolRecord]) -> int:
         if segment != self._number:
             self._begin(segment)
-        data = memoryview(framed(_encode(records)))
+        heading = b"" if self._size else _heading
+        data = memoryview(heading + framed(_encode(records)))
         written = 0
         try:
             while written < len(data):
@@ -104,7 +117,8 @@ class SpoolFiles:
                     if not is_torn(data, position):
                         raise ValueError("no batch")
                     break
-                records += _read_records(batch)
+                if position or _format_of(batch) is None:
+                    records += _read_records(batch)
                 position += HEAD_BYTES + len(batch)
         except (OSError, ValueError, msgspec.MsgspecError) as error:
             self._keep_aside(path, position, error)
@@ -172,6 +186,25 @@ class SpoolFiles:
             "a spool is damaged, the rest of this file is not sent",
             extra={"file": str(aside), "byte": position, "problem": str(error)},
         )
+
+
+def _format_of(batch: bytes | None) -> str | None:
+    """What a segment's first batch says of its format; the first ones that there were do not."""
+    try:
+        return _read_heading(batch or b"")
+    except msgspec.MsgspecError:
+        return None
+
+
+def check_formats(folder: Path) -> None:
+    """JournalError if a spool of a broker's folder was written by a version with another format."""
+    for neighbour in waits_for(folder):
+        for path in sorted((folder / FOLDER / neighbour).iterdir()):
+            if path.name.isdecimal():
+                with path.open("rb") as file:
+                    found = _format_of(batch_at(file.read(_HEADING_BYTES), 0))
+                if found not in (None, _FORMAT):
+                    raise other_version(path, found, _FORMAT)
 
 
 def waits_for(folder: Path) -> list[BrokerId]:

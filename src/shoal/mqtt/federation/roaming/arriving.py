@@ -78,8 +78,8 @@ class Arriving:
         self._moves: dict[Journey, Move] = {}
         # Last words that are under way.
         self._said: set[Journey] = set()
-        # Those that have arrived, and for which something may come twice.
-        self._late: dict[Journey, tuple[Session, Latecomers]] = {}
+        # Those that have arrived, and what may come for them once more.
+        self._late: dict[Journey, tuple[Session, dict[tuple[str, int], None]]] = {}
 
     def get(self, journey: Journey) -> Move | None:
         """The session on this journey, unless all has come.
@@ -130,9 +130,13 @@ class Arriving:
         elif move is not None and kind == OPEN_TIMER:
             self.close(journey, now_us)
         elif kind == LATE_TIMER:
-            session, latecomers = self._late.pop(journey)
-            if session.diversion is latecomers:
-                session.diversion = None
+            session, known = self._late.pop(journey)
+            diversion = session.diversion
+            if diversion is not None and diversion.known is known:
+                if isinstance(diversion, Latecomers):
+                    session.diversion = None
+                else:
+                    diversion.known = {}
 
     def heard(self, move: Move, now_us: int) -> None:
         """A broker where the session was is there."""
@@ -292,9 +296,8 @@ class Arriving:
         self.forget(move.session)
         move.session.farewells = ()
         move.close()
-        latecomers = move.session.diversion
-        if isinstance(latecomers, Latecomers):
-            self._late[journey] = (move.session, latecomers)
+        if move.known:
+            self._late[journey] = (move.session, move.known)
             self._timers.set((LATE_TIMER, journey), now_us + LATE_US)
 
     def forget(self, session: Session) -> None:

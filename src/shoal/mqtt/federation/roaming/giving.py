@@ -96,9 +96,13 @@ class Giving:
     def give(self, session: Session, broker: BrokerId, journey: Journey, now_us: int) -> None:
         """Send a session to a broker."""
         self.withdraw(session.client_id)
-        move = session.diversion
-        if not isinstance(move, Move):
+        late = session.diversion
+        if isinstance(late, Move):
+            move = late
+        else:
             move = session.diversion = Move(session, None, self.send_item)
+            if late is not None:
+                move.known = late.known
         self._begin(move, broker, journey, now_us)
         self._sessions.suspend(session)
         session.going = (broker, journey[1])

@@ -112,8 +112,8 @@ class Move:
         self.is_holding = arrival is not None
         # Whether every broker knows the subscriptions made here.
         self.is_spread = False
-        # The keys of what the session has got on that journey; those that came from elsewhere
-        # are not `_own`.
+        # The keys of what the session has got on that journey, or shortly before; those that came
+        # from elsewhere are not `_own`.
         self.known: dict[tuple[str, int], None] = {}
         self._own: set[tuple[str, int]] = set()
         self.held: list[Outgoing] = []
@@ -145,7 +145,7 @@ class Move:
         self.target = None
         self.is_departed = self.is_restored = False
         if self.arrival is None:
-            self.session.diversion = None
+            self._await_latecomers()
 
     def deliver(
         self, message: Message, qos: int, retain: bool, identifiers: tuple[int, ...], now_us: int
@@ -225,13 +225,16 @@ class Move:
     def close(self) -> None:
         """All has come from where the session was."""
         self.arrival = self.session.arriving_us = None
-        known, self.known = self.known, {}
-        self._own, self._late, self._held_keys = set(), set(), set()
         self.loops = {}
         if self.session.journal is not None:
             self.session.journal.moved(self.session)
         if self.target is None:
-            self.session.diversion = Latecomers(self.session, known) if known else None
+            self._await_latecomers()
+
+    def _await_latecomers(self) -> None:
+        """The session is here: of what came from elsewhere, some may come by itself, too."""
+        late = Latecomers(self.session, self.known) if self.known else None
+        self.session.diversion = late
 
     def _pass_own(
         self, message: Message, qos: int, retain: bool, identifiers: tuple[int, ...], now_us: int

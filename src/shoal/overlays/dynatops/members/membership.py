@@ -77,6 +77,8 @@ class Membership:
         self._leavers: set[BrokerId] = set()
         self._is_renewing = self._is_gathering = self._is_waiting = self._is_to_tidy = False
         self.is_leaving = self.has_left = self._has_asked = False
+        # Who stood where before this broker had members change places, if it did.
+        self.before: tuple[BrokerId, ...] = ()
         # The first view that this life of the broker had to ask for.
         self._came_at: Age | None = None
         first = parameters.brokers or tuple(sorted({self.broker, *context.neighbours}))
@@ -220,15 +222,21 @@ class Membership:
     def is_manager(self) -> bool:
         return self.manager == self.broker
 
-    def rearrange(self, members: tuple[BrokerId, ...], now_us: int, out: list[Effect]) -> None:
-        """The manager has the members of its view stand elsewhere."""
+    def rearrange(
+        self, members: tuple[BrokerId, ...], now_us: int, out: list[Effect], *, is_held: bool
+    ) -> bool:
+        """The manager has the members of its view stand elsewhere; whether it can now."""
         view = self.view
         assert view is not None
         assert sorted(members) == sorted(view.members)
-        if self.latest is view and all(each in self.met for each in self.others):
-            lives = {each: self.met.get(each, self.life) for each in members}
-            made = View(view.version + 1, self.broker, members, lives)
-            self._hear(made, self.broker, now_us, out)
+        if self.latest is not view or any(each not in self.met for each in self.others):
+            return False
+        if members != view.members:
+            self.before = view.members
+        lives = {each: self.met.get(each, self.life) for each in members}
+        made = View(view.version + 1, self.broker, members, lives, is_held)
+        self._hear(made, self.broker, now_us, out)
+        return True
 
     def _tell(self, message: MembersMessage, out: list[Effect]) -> None:
         """Say something to the manager; who comes to be it is told everything."""
@@ -310,7 +318,7 @@ class Membership:
             return
         lives = {each: self.met.get(each, self.life) for each in members}
         latest = view if self.latest is None else self.latest
-        made = View(latest.version + 1, self.broker, members, lives)
+        made = View(latest.version + 1, self.broker, members, lives, latest.is_held)
         self._hear(made, self.broker, now_us, out)
 
     # --- views --------------------------------------------------------------------------------

@@ -29,12 +29,16 @@ MakeStructure = Callable[[int], Structure]
 
 
 class View(msgspec.Struct, frozen=True):
-    """`maker` made it; `lives` are when its members started (µs), of the first view unknown."""
+    """`maker` made it; `lives` are when its members started (µs), of the first view unknown.
+
+    `is_held`: an operator wants its members to stand where they do.
+    """
 
     version: int
     maker: BrokerId
     members: tuple[BrokerId, ...]
     lives: Mapping[BrokerId, int] = {}
+    is_held: bool = False
 
     @property
     def age(self) -> Age:

@@ -15,7 +15,7 @@ from shoal.overlays.dynatops.planning.costs import (
 )
 from shoal.overlays.dynatops.planning.prices import no_prices
 from shoal.overlays.dynatops.planning.problem import Mapping, Problem
-from shoal.overlays.dynatops.planning.swapping import Rules, Search, after, swaps
+from shoal.overlays.dynatops.planning.swapping import Rules, Search, after, looks
 
 
 class Step(NamedTuple):
@@ -40,14 +40,23 @@ class Proposal(NamedTuple):
 
 
 def improvements(problem: Problem, mapping: Mapping, search: Search = "worst") -> Iterator[Step]:
+    """All steps of `searched`."""
+    return (each for each in searched(problem, mapping, Rules(search)) if each is not None)
+
+
+def searched(problem: Problem, mapping: Mapping, rules: Rules) -> Iterator[Step | None]:
     """SSBR-Greedy, Algorithm 3: each step the best swap of the broker that costs most.
 
     Of equal brokers and swaps it takes the first by number.  It ends with the first broker that no
-    swap makes cheaper; with `search` "next" it goes on with the next worst then, and ends where no
-    swap of any two helps.  Its time is not bounded by a number of steps: take them one by one.
+    swap makes cheaper; if the rules search "next" it goes on with the next worst then, and ends
+    where no swap of any two helps.  Its time is not bounded by a number of steps: take them one by
+    one; None stands for a broker that was looked at in vain.
     """
     cost = notification_cost(problem, mapping)
-    for swap in swaps(problem, mapping, no_prices(mapping), Rules(search)):
+    for swap in looks(problem, mapping, no_prices(mapping), rules):
+        if swap is None:
+            yield None
+            continue
         mapping = after(mapping, [swap])
         cost -= swap.gain
         yield Step(swap.brokers, mapping, cost)

@@ -7,7 +7,7 @@ Source: DYNATOPS, section 5.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -67,23 +67,32 @@ class Problem(NamedTuple):
 
 def trees_of(structure: Structure, roots: Sequence[int]) -> Trees:
     """The trees of topics whose roots these are."""
+    *_, trees = growing_trees(structure, roots)
+    assert trees is not None
+    return trees
+
+
+def growing_trees(structure: Structure, roots: Sequence[int]) -> Iterator[Trees | None]:
+    """The same, last; before that None for each tree, so that no step takes longer than one."""
     different = sorted(set(roots))
     shape = len(different), structure.size
     parents, depths = np.empty(shape, np.int32), np.zeros(shape)
+    order = np.empty(shape, np.int32)
     for row, root in enumerate(different):
         parents[row] = structure.routing_tree(root)
-    # Each round reaches the next hop; those that are at the root stay there.
-    at = np.broadcast_to(np.arange(structure.size, dtype=np.int32), shape).copy()
-    ends = np.array(different, np.int32).reshape(-1, 1)
-    while (away := at != ends).any():
-        depths += away
-        at = np.take_along_axis(parents, at, axis=1)
+        # Each round reaches the next hop; those that are at the root stay there.
+        at = np.arange(structure.size, dtype=np.int32)
+        while (away := at != root).any():
+            depths[row] += away
+            at = parents[row][at]
+        order[row] = np.argsort(depths[row], kind="stable")
+        yield None
     rows = {root: row for row, root in enumerate(different)}
-    return Trees(
+    yield Trees(
         of=np.array([rows[root] for root in roots], np.int32),
         roots=np.array(different, np.int32),
         parents=parents,
-        order=np.argsort(depths, axis=1, kind="stable").astype(np.int32),
+        order=order,
         depths=depths,
     )
 

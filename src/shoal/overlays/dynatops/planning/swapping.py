@@ -70,21 +70,37 @@ def swaps(problem: Problem, mapping: Mapping, prices: Prices, rules: Rules) -> I
 
     The price of any change at all is not in theirs: see `plan_swaps`.
     """
+    return (each for each in looks(problem, mapping, prices, rules) if each is not None)
+
+
+def looks(
+    problem: Problem, mapping: Mapping, prices: Prices, rules: Rules
+) -> Iterator[Swap | None]:
+    """The same, and None for each look at a broker's swaps that ends without one, so that no step
+    takes longer than one look.
+    """
     at = np.array(mapping)
     found = standing(problem, mapping)
     count = 0
     while rules.most is None or count < rules.most:
-        chosen = _choose(problem, found, prices, rules)
-        if chosen is None:
+        best: _Choice | None = None
+        for left in _worst_first(problem, found, rules):
+            one = _best_of(problem, found, prices, rules, left)
+            if one is not None and (best is None or one[0] > best[0] + LEAST * abs(best[0])):
+                best = one
+            if best is not None and rules.search != "any":
+                break
+            yield None
+        if best is None:
             return
-        left, right, price = chosen
+        _, left, right, price = best
         relays, delay = found.relays, found.delay
-        one, other = int(found.brokers[left]), int(found.brokers[right])
+        one_broker, other_broker = int(found.brokers[left]), int(found.brokers[right])
         found = after_swap(problem, found, left, right)
-        at[one], at[other] = right, left
+        at[one_broker], at[other_broker] = right, left
         relays, delay = relays - found.relays, delay - found.delay
         gain = relays + problem.delay_weight * delay
-        yield Swap((one, other), (left, right), gain, price, relays, delay)
+        yield Swap((one_broker, other_broker), (left, right), gain, price, relays, delay)
         count += 1
 
 
@@ -111,28 +127,23 @@ def handled(problem: Problem, found: Standing) -> Amounts:
     return kernels.handled(trees.of, trees.roots, trees.parents, found.below, problem.publications)
 
 
-def _choose(
-    problem: Problem, found: Standing, prices: Prices, rules: Rules
-) -> tuple[int, int, float] | None:
-    """Two positions, and the price of swapping who stands there; None when no swap pays."""
+# What a swap saves beyond its price, two positions, and the price.
+_Choice = tuple[float, int, int, float]
+
+
+def _worst_first(problem: Problem, found: Standing, rules: Rules) -> list[int]:
+    """The positions whose brokers' swaps are looked at."""
     costs = found.relaying + problem.delay_weight * found.waiting
     # Sums of floats differ by their order; of equal ones the first broker comes first.
     scale = max(float(costs.max()), 1.0)
-    order = np.lexsort((found.brokers, -np.round(costs / scale, 9)))
-    best: tuple[float, int, int, float] | None = None
-    for left in order[:1] if rules.search == "worst" else order:
-        one = _best_of(problem, found, prices, rules, int(left))
-        if one is not None and (best is None or one[0] > best[0] + LEAST * abs(best[0])):
-            best = one
-        if best is not None and rules.search != "any":
-            break
-    return None if best is None else best[1:]
+    order: list[int] = np.lexsort((found.brokers, -np.round(costs / scale, 9))).tolist()
+    return order[:1] if rules.search == "worst" else order
 
 
 def _best_of(
     problem: Problem, found: Standing, prices: Prices, rules: Rules, left: int
-) -> tuple[float, int, int, float] | None:
-    """The best swap of who stands here: what it saves beyond its price, positions, the price."""
+) -> _Choice | None:
+    """The best swap of who stands here."""
     brokers = found.brokers
     one = brokers[left]
     may = np.ones(len(brokers), np.bool_)

@@ -1,7 +1,7 @@
 """The manager's part: which brokers should change places, and when.
 
 Roots report what they counted.  A period after the first report the manager looks whether a
-change could be worth its price, then takes one step of the greedy search after the other, each an
+change could be worth its price, then looks at the swaps of one broker after the other, each an
 input of its own, so that no broker stalls; and if what it finds pays, makes a view in which
 brokers stand elsewhere.  What is under way goes on in that view: see `members/`.
 
@@ -10,20 +10,23 @@ Source: DYNATOPS, section 5.1, Algorithms 2 to 4.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from shoal.broker.effects import Effect, Record, SetTimer
+from shoal.model import BrokerId
 from shoal.overlays.dynatops.members.membership import Membership
-from shoal.overlays.dynatops.members.view import Age
+from shoal.overlays.dynatops.members.view import Age, View
 from shoal.overlays.dynatops.messages import TopicCount
 from shoal.overlays.dynatops.parameters import Parameters
 from shoal.overlays.dynatops.records import ReconfigurationRecord
 
 if TYPE_CHECKING:  # compiled code: only who plans needs it
-    from shoal.overlays.dynatops.planning.greedy import Step
-    from shoal.overlays.dynatops.planning.problem import Problem
+    from shoal.overlays.dynatops.planning.greedy import Proposal, Step
+    from shoal.overlays.dynatops.planning.problem import Amounts, Flags
+    from shoal.overlays.dynatops.planning.swapping import Rules
+    from shoal.overlays.dynatops.structures.structure import Structure
 
 DECIDE = ("reconfiguration", "decide")
 STEP = ("reconfiguration", "step")
@@ -33,18 +36,62 @@ MAX_STEPS = 200
 LEAST_EXPECTED = 0.01
 
 
-class _Search:
-    """A search that is going on in a view; broker numbers are those of names in their order."""
+class _Search(NamedTuple):
+    """A search that is going on in a view; broker numbers are those of names in their order.
 
-    def __init__(self, age: Age, problem: Problem, mapping: tuple[int, ...], cost: float) -> None:
-        from shoal.overlays.dynatops.planning.greedy import improvements
+    `work` gives what is found at last, None if nothing could be worth its price.
+    """
 
-        self.age = age
-        self.problem = problem
-        self.mapping = mapping
-        self.cost = cost
-        self.steps: list[Step] = []
-        self.improvements: Iterator[Step] = improvements(problem, mapping)
+    age: Age
+    start: tuple[int, ...]
+    work: Generator[None, None, Proposal | None]
+
+
+def _work(
+    structure: Structure,
+    roots: list[int],
+    wanted: Flags,
+    expected: Amounts,
+    start: tuple[int, ...],
+    parameters: Parameters,
+    rules: Rules,
+) -> Generator[None, None, Proposal | None]:
+    """Algorithm 2 to step 2, whether a change could be worth it, then Algorithms 3 and 4."""
+    from shoal.overlays.dynatops.planning.costs import notification_cost
+    from shoal.overlays.dynatops.planning.greedy import best_of, is_worth_a_look, searched
+    from shoal.overlays.dynatops.planning.problem import Problem, growing_trees
+
+    growing = growing_trees(structure, roots)
+    while (trees := next(growing)) is None:
+        yield
+    problem = Problem(trees, wanted, expected, delay_weight=parameters.delay_weight)
+    cost = notification_cost(problem, start)
+    share = parameters.threshold_percent * parameters.price_percent / 100**2
+    if not is_worth_a_look(problem, cost, share):
+        return None
+    yield
+    steps: list[Step] = []
+    for step in searched(problem, start, rules):
+        if step is not None:
+            steps.append(step)
+        if len(steps) == MAX_STEPS:
+            break
+        yield
+    return best_of(problem, start, cost, steps, parameters.price_percent / 100)
+
+
+def _rules(names: list[BrokerId], parameters: Parameters) -> Rules:
+    """Which swaps of these brokers are allowed."""
+    import numpy as np
+
+    from shoal.overlays.dynatops.planning.swapping import Rules
+
+    regions = {name: number for number, row in enumerate(parameters.regions, 1) for name in row}
+    return Rules(
+        parameters.search.value,
+        pinned=np.array([name in parameters.pinned for name in names]) if names else None,
+        regions=[regions.get(name, 0) for name in names] if parameters.regions else None,
+    )
 
 
 @cache
@@ -52,17 +99,13 @@ def _warm_up() -> None:
     """Plan for four brokers: what is loaded and compiled for that stalls no broker at work."""
     import numpy as np
 
-    from shoal.overlays.dynatops.planning.costs import notification_cost
-    from shoal.overlays.dynatops.planning.greedy import best_of, improvements, is_worth_a_look
-    from shoal.overlays.dynatops.planning.problem import Problem, trees_of
     from shoal.overlays.dynatops.structures.chord import Chord
 
     wanted = np.array([[False], [True], [False], [True]])
-    problem = Problem(trees_of(Chord(4), [0]), wanted, np.array([1.0]), delay_weight=0.0)
-    mapping = (0, 1, 2, 3)
-    cost = notification_cost(problem, mapping)
-    is_worth_a_look(problem, cost, 0.0)
-    best_of(problem, mapping, cost, list(improvements(problem, mapping)), 1.0)
+    parameters = Parameters(delay_weight=0.0, threshold_percent=0)
+    rules = _rules([], parameters)
+    for _ in _work(Chord(4), [0], wanted, np.array([1.0]), (0, 1, 2, 3), parameters, rules):
+        pass
 
 
 class Manager:
@@ -94,9 +137,8 @@ class Manager:
             self._take_step(self._search, now_us, out)
 
     def _decide(self, now_us: int, out: list[Effect]) -> None:
-        """Algorithm 2, to step 2: estimate, and look whether a change could be worth it."""
-        from shoal.overlays.dynatops.planning.costs import notification_cost
-        from shoal.overlays.dynatops.planning.greedy import is_worth_a_look, smoothed_rate
+        """Algorithm 2, step 1: estimate; then begin to search."""
+        from shoal.overlays.dynatops.planning.greedy import smoothed_rate
 
         self._is_timed = False
         counts, self._counts = self._counts, {}
@@ -116,38 +158,29 @@ class Manager:
         view = self._membership.view
         if view is None or not self._membership.is_manager or len(view.members) < 2:
             return
-        topics = [topic for topic in self._expected if homes.get(topic)]
-        if not topics:
+        if view.is_held:
             return
-        problem, mapping = self._problem(topics, homes)
-        cost = notification_cost(problem, mapping)
-        share = self._parameters.threshold_percent * self._parameters.price_percent / 100**2
-        if is_worth_a_look(problem, cost, share):
-            self._search = _Search(view.age, problem, mapping, cost)
+        topics = [topic for topic in self._expected if homes.get(topic)]
+        if topics:
+            self._search = self._begin(view, topics, homes)
             out.append(SetTimer(STEP, now_us))
 
-    def _problem(
-        self, topics: list[str], homes: dict[str, set[str]]
-    ) -> tuple[Problem, tuple[int, ...]]:
+    def _begin(self, view: View, topics: list[str], homes: dict[str, set[str]]) -> _Search:
         import numpy as np
 
-        from shoal.overlays.dynatops.planning.problem import Problem, trees_of
-
-        view, places = self._membership.view, self._membership.places
-        assert view is not None
+        places = self._membership.places
         assert places is not None
-        names = sorted(view.members)
-        wanted = np.array([[name in homes[topic] for topic in topics] for name in names])
+        numbers = {name: number for number, name in enumerate(sorted(view.members))}
+        wanted = np.zeros((len(numbers), len(topics)), np.bool_)
+        for at, topic in enumerate(topics):
+            wanted[[numbers[home] for home in homes[topic] if home in numbers], at] = True
         roots = [places.structure.root(topic) for topic in topics]
         expected = np.array([self._expected[topic] for topic in topics])
-        problem = Problem(
-            trees_of(places.structure, roots),
-            wanted,
-            expected,
-            delay_weight=self._parameters.delay_weight,
-        )
         positions = {name: at for at, name in enumerate(view.members)}
-        return problem, tuple(positions[name] for name in names)
+        start = tuple(positions[name] for name in numbers)
+        rules = _rules(list(numbers), self._parameters)
+        work = _work(places.structure, roots, wanted, expected, start, self._parameters, rules)
+        return _Search(view.age, start, work)
 
     def _take_step(self, search: _Search, now_us: int, out: list[Effect]) -> None:
         view = self._membership.view
@@ -155,30 +188,31 @@ class Manager:
             self._search = None
             self._record("dropped", now_us, out)
             return
-        step = next(search.improvements, None) if len(search.steps) < MAX_STEPS else None
-        if step is not None:
-            search.steps.append(step)
-            out.append(SetTimer(STEP, now_us))
-        else:
+        try:
+            next(search.work)
+        except StopIteration as end:
             self._search = None
-            self._finish(search, now_us, out)
+            if end.value is not None:
+                self._finish(view, search, end.value, now_us, out)
+            return
+        out.append(SetTimer(STEP, now_us))
 
-    def _finish(self, search: _Search, now_us: int, out: list[Effect]) -> None:
-        """Algorithm 4, then step 4 of Algorithm 2."""
+    def _finish(
+        self, view: View, search: _Search, found: Proposal, now_us: int, out: list[Effect]
+    ) -> None:
+        """Step 4 of Algorithm 2."""
         from shoal.overlays.dynatops.planning.costs import moved
-        from shoal.overlays.dynatops.planning.greedy import best_of
         from shoal.overlays.dynatops.planning.problem import inverse
 
-        weight = self._parameters.price_percent / 100
-        found = best_of(search.problem, search.mapping, search.cost, search.steps, weight)
         if not found.steps:
             self._record("kept", now_us, out)
             return
-        assert self._membership.view is not None
-        names = sorted(self._membership.view.members)
+        names = sorted(view.members)
         members = tuple(names[number] for number in inverse(found.mapping))
-        self._membership.rearrange(members, now_us, out)
-        count = len(moved(search.mapping, found.mapping))
+        if not self._membership.rearrange(members, now_us, out, is_held=False):
+            self._record("dropped", now_us, out)
+            return
+        count = len(moved(search.start, found.mapping))
         self._record("done", now_us, out, count, found.benefit, found.cost)
 
     def _record(

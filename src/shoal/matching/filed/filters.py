@@ -2,9 +2,10 @@
 
 Each conjunction of a filter's normal form is filed under the equalities it demands (one
 dictionary look-up finds all filters that want `carrier = 'UA' AND origin = 'EWR'`), within those
-under one order comparison (a bisection finds all thresholds that a value passes), and only what
-is left is tested one by one.  Adding and removing touch one place per conjunction.  Where filters
-name many attributes, only those are looked at that name one of the publication's.
+under one order comparison (a bisection finds all thresholds that a value passes) or among others
+with ranges on the same attributes (`bitmaps.py`), and only what is left is tested one by one.
+Adding and removing touch one place per conjunction.  Where filters name many attributes, only those
+are looked at that name one of the publication's.
 
 >>> from shoal.language import parse
 >>> index = FiledFilters()
@@ -19,95 +20,21 @@ name many attributes, only those are looked at that name one of the publication'
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from shoal.matching.domains import double_at_least, integer_at_least
+from shoal.matching.filed.bitmaps import BLOCK
+from shoal.matching.filed.buckets import FEW, Bucket, present
+from shoal.matching.filed.places import Signature, Values, places_of
 from shoal.matching.given import checked
-from shoal.matching.predicates import (
-    RISING,
-    TYPES,
-    Test,
-    alternatives,
-    compile_conjunction,
-    threshold,
-)
-from shoal.model import Attributes, Conjunction, Filter, Kind, Operator, Predicate
-
-# Equalities an entry is filed under: attributes in order of their names, and the kinds of values
-# (TRUE and 1 are one key to a dictionary).
-_Signature = tuple[tuple[str, Kind], ...]
-
-# So many of a kind are gone through one by one; of more, those whose attributes are there.
-FEW = 32
-
-# The values they must have, as `itemgetter` brings them: one bare value, or a tuple.
-_Values = Any
+from shoal.matching.predicates import compile_conjunction
+from shoal.model import Attributes, Conjunction, Filter
 
 
-class _Step(NamedTuple):
-    """Names a ladder within a bucket: what is compared, how, and whether tests remain."""
-
-    attribute: str
-    kind: Kind
-    rising: bool
-    tested: bool
-
-
-class _Place(NamedTuple):
-    """Where a conjunction is filed: a function of the conjunction alone."""
-
-    signature: _Signature
-    values: _Values
-    step: _Step | None
-    threshold: Any
-    rest: tuple[Predicate, ...]
-
-
-class _Ladder:
-    """Entries in the order of their thresholds; `tests` runs beside `ids` if the step has them.
-
-    Numbers have their thresholds twice, as integers for integers and as doubles for doubles:
-    comparing the two types with each other costs as much again as the rest of a bisection.
-    """
-
-    __slots__ = ("ids", "tests", "thresholds", "thresholds_by_type")
-
-    def __init__(self, kind: Kind) -> None:
-        self.thresholds: list[Any] = []
-        self.thresholds_by_type: dict[type, list[Any]] = {str: self.thresholds}
-        if kind is Kind.NUMBER:
-            self.thresholds_by_type = {int: [], float: []}
-        self.ids: list[Hashable] = []
-        self.tests: list[Test] = []
-
-    def add(self, threshold: Any, id: Hashable, test: Test | None) -> None:
-        at = bisect_right(self.thresholds, threshold)
-        self.thresholds.insert(at, threshold)
-        if float in self.thresholds_by_type:
-            self.thresholds_by_type[int].insert(at, integer_at_least(threshold))
-            self.thresholds_by_type[float].insert(at, double_at_least(threshold))
-        self.ids.insert(at, id)
-        if test is not None:
-            self.tests.insert(at, test)
-
-    def remove(self, threshold: Any, id: Hashable) -> None:
-        at = self.ids.index(id, bisect_left(self.thresholds, threshold))
-        del self.thresholds[at], self.ids[at]
-        if float in self.thresholds_by_type:
-            del self.thresholds_by_type[int][at], self.thresholds_by_type[float][at]
-        if self.tests:
-            del self.tests[at]
-
-
-# A ladder's own lists (thresholds of the type, ids, tests) by the type of the attribute's value.
-_Ladders = dict[type, tuple[list[Any], list[Hashable], list[Test]]]
-
-
-class _Table(NamedTuple):
+class Table(NamedTuple):
     """The buckets of one signature, and how a publication's is found.
 
     `first` is the attribute that is looked for first, the rarest; `values_of` brings the values if
@@ -116,107 +43,8 @@ class _Table(NamedTuple):
 
     number: int
     first: str | None
-    values_of: Callable[[Any], _Values] | None
-    buckets: dict[_Values, _Bucket]
-
-
-class _Bucket:
-    """All conjunctions with the same equalities."""
-
-    __slots__ = (
-        "always",
-        "falling",
-        "is_plain",
-        "ladders",
-        "others",
-        "rising",
-        "tested",
-        "tests",
-        "types",
-        "ways",
-    )
-
-    def __init__(self, place: _Place) -> None:
-        # A dictionary finds the bucket of 1 under TRUE too; such a find is checked by type.
-        self.types: tuple[tuple[type, ...], ...] | None = None
-        together = place.values if len(place.signature) > 1 else (place.values,)
-        if any(value in (0, 1) for value in together):
-            self.types = tuple(TYPES[kind] for _, kind in place.signature)
-        self.always: dict[Hashable, None] = {}
-        self.ladders: dict[_Step, _Ladder] = {}
-        self.others: dict[tuple[Hashable, int], tuple[Hashable, Test]] = {}
-        # The ladders that say all by themselves, as matching walks through them: by attribute.
-        self.rising: dict[str, _Ladders] = {}
-        self.falling: dict[str, _Ladders] = {}
-        # Those whose conjunctions are to be tested too, rising or not; and how many these are.
-        self.tested: dict[bool, dict[str, _Ladders]] = {True: {}, False: {}}
-        self.tests = 0
-        # Whether neither kinds nor tests are to be looked at.
-        self.is_plain = self.types is None
-        # What somebody knows of the bucket as it is (see `outcomes`).
-        self.ways: Any = None
-
-    def suits(self, values: Any) -> bool:
-        """Whether the values a look-up was made with are of the bucket's own kinds."""
-        assert self.types is not None
-        together = values if len(self.types) > 1 else (values,)
-        return all(type(value) in types for value, types in zip(together, self.types, strict=True))
-
-    def is_empty(self) -> bool:
-        return not (self.always or self.ladders or self.others)
-
-    def add(self, id: Hashable, number: int, place: _Place, test: Test | None) -> None:
-        self._count(test is not None)
-        if place.step is not None:
-            ladder = self.ladders.get(place.step)
-            if ladder is None:
-                ladder = self.ladders[place.step] = _Ladder(place.step.kind)
-                by_type = self._beside(place.step).setdefault(place.step.attribute, {})
-                for each, thresholds in ladder.thresholds_by_type.items():
-                    by_type[each] = (thresholds, ladder.ids, ladder.tests)
-            ladder.add(place.threshold, id, test)
-        elif test is not None:
-            self.others[id, number] = (id, test)
-        else:
-            self.always[id] = None
-
-    def remove(self, id: Hashable, number: int, place: _Place) -> None:
-        self._count(-bool(place.rest))
-        if place.step is not None:
-            ladder = self.ladders[place.step]
-            ladder.remove(place.threshold, id)
-            if not ladder.ids:
-                del self.ladders[place.step]
-                beside = self._beside(place.step)
-                by_type = beside[place.step.attribute]
-                for each in ladder.thresholds_by_type:
-                    del by_type[each]
-                if not by_type:
-                    del beside[place.step.attribute]
-        elif place.rest:
-            del self.others[id, number]
-        else:
-            del self.always[id]
-
-    def _count(self, tests: int) -> None:
-        self.tests += tests
-        self.is_plain = self.types is None and not self.tests
-        self.ways = None
-
-    def _beside(self, step: _Step) -> dict[str, _Ladders]:
-        """The ladders that are walked through together with that of a step."""
-        if step.tested:
-            return self.tested[step.rising]
-        return self.rising if step.rising else self.falling
-
-
-def ladders_for(
-    ladders: dict[str, _Ladders], attributes: Attributes
-) -> Iterable[tuple[str, _Ladders]]:
-    """Those that a publication may stand on, by attribute, in an order that is always the same."""
-    if len(ladders) <= FEW:
-        return ladders.items()
-    return [(name, ladders[name]) for name in sorted(attributes) if name in ladders]
+    values_of: Callable[[Any], Values] | None
+    buckets: dict[Values, Bucket]
 
 
 class FiledFilters:
@@ -233,13 +61,14 @@ class FiledFilters:
         self._destination_sizes: dict[Hashable, int] = {}
         # Filters of several conjunctions may match in several places and must be named once.
         self._several = 0
-        # Conjunctions that are tested one by one where their equalities are met.
+        # Conjunctions that are tested one by one where their equalities are met; those of ranges.
         self._tested = 0
+        self._ranged = 0
         # How often filters name each attribute.
         self._named: Counter[str] = Counter()
-        self._tables: dict[_Signature, _Table] = {}
+        self._tables: dict[Signature, Table] = {}
         self._tables_made = 0
-        self._by_first: dict[str | None, dict[_Signature, _Table]] = {}
+        self._by_first: dict[str | None, dict[Signature, Table]] = {}
 
     def __len__(self) -> int:
         return len(self._filters)
@@ -263,7 +92,7 @@ class FiledFilters:
         normal_form = filter.normal_form
         filed = [
             (number, place, compile_conjunction(place.rest) if place.rest else None)
-            for number, place in _places(normal_form)
+            for number, place in places_of(normal_form)
         ]
         hash(destination)
         if id in self._filters:
@@ -281,9 +110,10 @@ class FiledFilters:
                 table = self._open(place.signature)
             bucket = table.buckets.get(place.values)
             if bucket is None:
-                bucket = table.buckets[place.values] = _Bucket(place)
+                bucket = table.buckets[place.values] = Bucket(place)
             bucket.add(id, number, place, test)
             self._tested += bool(place.rest)
+            self._ranged += bool(place.ranges)
 
     def remove(self, id: Hashable) -> None:
         """Forget a filter; KeyError if there is none under this id."""
@@ -298,11 +128,12 @@ class FiledFilters:
             self._named[name] -= 1
             if not self._named[name]:
                 del self._named[name]
-        for number, place in _places(normal_form):
+        for number, place in places_of(normal_form):
             table = self._tables[place.signature]
             bucket = table.buckets[place.values]
             bucket.remove(id, number, place)
             self._tested -= bool(place.rest)
+            self._ranged -= bool(place.ranges)
             if bucket.is_empty():
                 del table.buckets[place.values]
                 if not table.buckets:
@@ -320,9 +151,14 @@ class FiledFilters:
         return bool(self._walk(checked(attributes), bool))
 
     @property
-    def has_tests(self) -> bool:
-        """Whether some filters are tested one by one where their equalities are met."""
-        return self._tested > 0
+    def is_searched(self) -> bool:
+        """Whether filters are tested one by one, or so many have ranges that a batch is due."""
+        return self._tested > 0 or self._ranged > BLOCK
+
+    @property
+    def _work(self) -> int:
+        """No search takes longer than this many tests."""
+        return self._tested + self._ranged
 
     @property
     def matches_everything(self) -> bool:
@@ -331,7 +167,7 @@ class FiledFilters:
         bucket = table.buckets.get(()) if table is not None else None
         return bucket is not None and bool(bucket.always)
 
-    def tables_for(self, attributes: Attributes) -> Collection[_Table]:
+    def tables_for(self, attributes: Attributes) -> Collection[Table]:
         """Those in which filters may be filed that match, in the order in which they were made."""
         if len(self._tables) <= FEW:
             return self._tables.values()
@@ -366,11 +202,11 @@ class FiledFilters:
         return list(dict.fromkeys(found)) if self._several and len(found) > 1 else found
 
     def _tests_for(self, attributes: Attributes) -> int:
-        """How many conjunctions a search would test one by one, without testing them."""
+        """What a search counts as, in tests of conjunctions one by one; none is made."""
         get = attributes.get
         tests = 0
         for _, first, values_of, table in self.tables_for(attributes):
-            values: _Values = ()
+            values: Values = ()
             if first is not None:
                 values = get(first)
                 if values is None:
@@ -384,8 +220,10 @@ class FiledFilters:
             if bucket is None or (bucket.types is not None and not bucket.suits(values)):
                 continue
             tests += len(bucket.others)
+            for _, ranged in present(bucket.ranged, attributes):
+                tests += sum(bitmaps.tests for bitmaps in ranged)
             for rising, ladders in bucket.tested.items():
-                for name, by_type in ladders_for(ladders, attributes):
+                for name, by_type in present(ladders, attributes):
                     value = get(name)
                     ladder = by_type.get(type(value))
                     if ladder is not None:
@@ -400,7 +238,7 @@ class FiledFilters:
         get = attributes.get
         found: list[Hashable] = []
         for _, first, values_of, table in self.tables_for(attributes):
-            values: _Values = ()
+            values: Values = ()
             if first is not None:
                 # Most tables ask for something that most publications do not have.
                 values = get(first)
@@ -418,7 +256,7 @@ class FiledFilters:
                 found += bucket.always
                 if is_enough is not None and is_enough(found):
                     return found
-            for name, by_type in ladders_for(bucket.rising, attributes):
+            for name, by_type in present(bucket.rising, attributes):
                 value = get(name)
                 ladder = by_type.get(type(value))
                 if ladder is not None:
@@ -427,15 +265,20 @@ class FiledFilters:
                         found += ladder[1][:cut]
                         if is_enough is not None and is_enough(found):
                             return found
-            for name, by_type in ladders_for(bucket.falling, attributes):
+            for name, by_type in present(bucket.falling, attributes):
                 value = get(name)
                 ladder = by_type.get(type(value))
                 if ladder is not None:
                     found += ladder[1][bisect_right(ladder[0], value) :]
                     if is_enough is not None and is_enough(found):
                         return found
+            for _, ranged in present(bucket.ranged, attributes):
+                for bitmaps in ranged:
+                    found += bitmaps.search(attributes)
+                    if is_enough is not None and is_enough(found):
+                        return found
             for rising, ladders in bucket.tested.items():
-                for name, by_type in ladders_for(ladders, attributes):
+                for name, by_type in present(ladders, attributes):
                     value = get(name)
                     ladder = by_type.get(type(value))
                     if ladder is not None:
@@ -454,19 +297,19 @@ class FiledFilters:
                             return found
         return found
 
-    def _open(self, signature: _Signature) -> _Table:
+    def _open(self, signature: Signature) -> Table:
         """A table for what demands these equalities, found by the attribute of fewest tables."""
         by_first = self._by_first
         names = [name for name, _ in signature]
         # Between equals not by what every publication of a kind has, as those of MQTT a topic.
         first = min(names, key=lambda n: (len(by_first.get(n, ())), n[:1] == "$"), default=None)
         values_of = itemgetter(*names) if len(names) > 1 else None
-        table = _Table(self._tables_made, first, values_of, {})
+        table = Table(self._tables_made, first, values_of, {})
         self._tables_made += 1
         self._tables[signature] = by_first.setdefault(first, {})[signature] = table
         return table
 
-    def _close(self, signature: _Signature) -> None:
+    def _close(self, signature: Signature) -> None:
         """Forget a table that is empty."""
         first = self._tables.pop(signature).first
         beside = self._by_first[first]
@@ -477,38 +320,3 @@ class FiledFilters:
 
 def _names(normal_form: Sequence[Conjunction]) -> list[str]:
     return [tested.attribute for conjunction in normal_form for tested in conjunction]
-
-
-def _kind(tested: Predicate) -> Kind:
-    assert tested.kind is not None
-    return tested.kind
-
-
-def _places(normal_form: Sequence[Conjunction]) -> list[tuple[int, _Place]]:
-    """The places where a filter is filed, each once, and the conjunction it is of."""
-    numbers: dict[_Place, int] = {}
-    for number, conjunction in enumerate(normal_form):
-        for each in alternatives(conjunction):
-            numbers.setdefault(_place(each), number)
-    return [(number, place) for place, number in numbers.items()]
-
-
-def _place(conjunction: Conjunction) -> _Place:
-    equalities: dict[str, Predicate] = {}
-    compared: Predicate | None = None
-    rest: list[Predicate] = []
-    for tested in conjunction:
-        if tested.operator is Operator.EQ and tested.attribute not in equalities:
-            equalities[tested.attribute] = tested
-        elif compared is None and tested.operator in RISING and tested.kind is not Kind.BOOLEAN:
-            compared = tested
-        else:
-            rest.append(tested)
-    names = sorted(equalities)
-    signature = tuple((name, _kind(equalities[name])) for name in names)
-    operands = [equalities[name].operand for name in names]
-    values: _Values = operands[0] if len(operands) == 1 else tuple(operands)
-    if compared is None or compared.kind is None:
-        return _Place(signature, values, None, None, tuple(rest))
-    step = _Step(compared.attribute, compared.kind, RISING[compared.operator], bool(rest))
-    return _Place(signature, values, step, threshold(compared), tuple(rest))

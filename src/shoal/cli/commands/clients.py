@@ -1,0 +1,110 @@
+"""`shoal clients`: who is where in a live network, and what waits for whom."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import urlencode
+
+import typer
+from rich.console import Console
+from rich.filesize import decimal
+from rich.table import Table
+
+from shoal.cli.support.errors import UserError
+from shoal.cli.support.operators import Operator, OperatorPassword, read_caller
+from shoal.cli.support.statuses import Statuses, admin_addresses, ask_status
+
+if TYPE_CHECKING:
+    from shoal.runtime.network_file import Network
+    from shoal.runtime.operations.caller import Caller
+
+Row = dict[str, Any]
+
+
+def clients(
+    network_file: Annotated[Path, typer.Argument(metavar="NETWORK.toml", help="The network.")],
+    client: Annotated[str, typer.Argument(help="Only this one, by its identifier.")] = "",
+    user: Annotated[str, typer.Option(help="Only this user's.")] = "",
+    away: Annotated[
+        bool, typer.Option("--away", help="Only those that are not connected.")
+    ] = False,
+    most: Annotated[int, typer.Option(min=1, help="So many, those with most waiting first.")] = 20,
+    as_json: Annotated[bool, typer.Option("--json", help="All there is, as JSON.")] = False,
+    operator: Operator = "",
+    operator_password: OperatorPassword = "",
+) -> None:
+    """Ask every broker of a running network for its clients: where each is, and what waits for it.
+
+    Exit code 1 when a client is asked for and no broker that answers has it.
+    """
+    from shoal.cli.support.networks import read_network
+
+    network = read_network(network_file, has_files=False)
+    caller = read_caller(network, operator, operator_password)
+    statuses, rows = asyncio.run(_ask(network, caller, client))
+    rows = [each for each in rows if not user or each["user"] == user]
+    rows = [each for each in rows if not away or each["address"] is None]
+    rows.sort(key=lambda row: (-row["waiting_bytes"], -row["waiting"], row["client"]))
+    if as_json:
+        print(json.dumps(rows, indent=2))
+    else:
+        _show(rows, most)
+        for name, found in statuses.items():
+            if found is None:
+                why = statuses.refusals.get(name, "it does not answer")
+                print(f"not asked: {name}: {why}")
+    if client and not rows:
+        raise typer.Exit(1)
+
+
+async def _ask(network: Network, caller: Caller, client: str) -> tuple[Statuses, list[Row]]:
+    """What brokers say, and the clients of all."""
+    from shoal.runtime.supervisor import get_json
+
+    statuses = await ask_status(network, caller)
+    here = admin_addresses(network, statuses)
+
+    async def ask(name: str) -> list[Row]:
+        rows: list[Row] = []
+        query: str | None = urlencode({"client": client}) if client else ""
+        while query is not None:
+            try:
+                found = await get_json(here[name], f"/clients?{query}", caller.to(name))
+            except OSError as error:
+                raise UserError(f"{name} does not answer: {error}") from error
+            rows += ({"broker": name, **row} for row in found["clients"])
+            query = found["next"]
+        return rows
+
+    found = await asyncio.gather(*map(ask, here))
+    return statuses, [row for rows in found for row in rows]
+
+
+def _show(rows: list[Row], most: int) -> None:
+    table = Table("client", "user", "broker", "from")
+    for column in ("subscriptions", "in flight", "waiting", "bytes", "dropped"):
+        table.add_column(column, justify="right")
+    for row in rows[:most]:
+        counts = (row[key] for key in ("subscriptions", "in_flight", "waiting"))
+        table.add_row(
+            row["client"],
+            row["user"],
+            row["broker"],
+            _place(row),
+            *(f"{count:,}" for count in counts),
+            decimal(row["waiting_bytes"]),
+            f"{row['dropped']:,}",
+        )
+    console = Console()
+    console.print(table)
+    if len(rows) > most:
+        console.print(f"{len(rows) - most:,} more", highlight=False)
+
+
+def _place(row: Row) -> str:
+    if row["address"] is not None:
+        return f"{row['address']} ({row['listener']})"
+    return "away" if row["away_s"] is None else f"away for {row['away_s']:,} s"

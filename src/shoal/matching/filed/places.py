@@ -1,0 +1,109 @@
+"""Where conjunctions are filed: by the equalities they demand, and then by what they compare.
+
+>>> from shoal.language import parse
+>>> [(number, place)] = places_of(parse("carrier = 'UA' AND delay >= 30").normal_form)
+>>> place.values, place.step.attribute, place.threshold, place.rest
+('UA', 'delay', 30, ())
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from shoal.matching.predicates import RISING, TYPES, alternatives, threshold
+from shoal.model import Conjunction, Kind, Operator, Predicate
+
+# Equalities a conjunction is filed under: attributes in order of their names, and the kinds of
+# values (TRUE and 1 are one key to a dictionary).
+Signature = tuple[tuple[str, Kind], ...]
+
+# The values they must have, as `itemgetter` brings them: one bare value, or a tuple.
+Values = Any
+
+
+class Step(NamedTuple):
+    """Names a ladder within a bucket: what is compared, how, and whether tests remain."""
+
+    attribute: str
+    kind: Kind
+    rising: bool
+    tested: bool
+
+
+class Interval(NamedTuple):
+    """Values of some types, at least `low` and below `high`; None where it is open."""
+
+    attribute: str
+    types: tuple[type, ...]
+    low: Any
+    high: Any
+
+
+class Place(NamedTuple):
+    """Where a conjunction is filed: a function of the conjunction alone.
+
+    One comparison is a step of a ladder, with a threshold; several, and nothing else, are ranges.
+    """
+
+    signature: Signature
+    values: Values
+    step: Step | None
+    threshold: Any
+    ranges: tuple[Interval, ...]
+    rest: tuple[Predicate, ...]
+
+
+def places_of(normal_form: Sequence[Conjunction]) -> list[tuple[int, Place]]:
+    """The places where a filter is filed, each once, and the conjunction it is of."""
+    numbers: dict[Place, int] = {}
+    for number, conjunction in enumerate(normal_form):
+        for each in alternatives(conjunction):
+            numbers.setdefault(_place(each), number)
+    return [(number, place) for place, number in numbers.items()]
+
+
+def _place(conjunction: Conjunction) -> Place:
+    equalities: dict[str, Predicate] = {}
+    comparisons: list[Predicate] = []
+    others: list[Predicate] = []
+    for tested in conjunction:
+        if tested.operator is Operator.EQ and tested.attribute not in equalities:
+            equalities[tested.attribute] = tested
+        elif tested.operator in RISING and tested.kind is not Kind.BOOLEAN:
+            comparisons.append(tested)
+        else:
+            others.append(tested)
+    names = sorted(equalities)
+    signature = tuple((name, _kind(equalities[name])) for name in names)
+    operands = [equalities[name].operand for name in names]
+    values: Values = operands[0] if len(operands) == 1 else tuple(operands)
+    if not comparisons:
+        return Place(signature, values, None, None, (), tuple(others))
+    if len(comparisons) > 1 and not others:
+        return Place(signature, values, None, None, _ranges(comparisons), ())
+    first, *more = comparisons
+    rest = (*more, *others)
+    step = Step(first.attribute, _kind(first), RISING[first.operator], bool(rest))
+    return Place(signature, values, step, threshold(first), (), rest)
+
+
+def _ranges(comparisons: Sequence[Predicate]) -> tuple[Interval, ...]:
+    """One for each attribute and kind, in the order of their names."""
+    ranges: dict[tuple[str, str], Interval] = {}
+    for tested in comparisons:
+        kind, bound = _kind(tested), threshold(tested)
+        key = (tested.attribute, kind.value)
+        range = ranges.get(key) or Interval(tested.attribute, TYPES[kind], None, None)
+        if RISING[tested.operator]:
+            if range.low is None or range.low < bound:
+                range = range._replace(low=bound)
+        elif range.high is None or bound < range.high:
+            range = range._replace(high=bound)
+        ranges[key] = range
+    return tuple(ranges[key] for key in sorted(ranges))
+
+
+def _kind(tested: Predicate) -> Kind:
+    assert tested.kind is not None
+    return tested.kind

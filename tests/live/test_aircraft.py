@@ -1,0 +1,130 @@
+"""Twenty brokers of a ring, and aircraft that cross cells: each tells its cell where it is.
+
+An aircraft subscribes to the cell in which it flies, so publishers and subscribers change all the
+time.  Brokers change places meanwhile, and one is killed; nothing acknowledged is lost.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tests.runtime.processes import Client, Processes, processes, wait_until
+
+BROKERS = 20
+AIRCRAFT = 40
+CELLS = 16
+STEPS = 300
+STEP_S = 0.2
+KILLED = "B7"
+RING = {
+    "system": "dynatops",
+    "links": [],
+    "link_limits": {"give_up_us": 60_000_000, "silence_us": 5_000_000},
+    "dynatops": {"patience_us": 60_000_000, "reconfigure_us": 4_000_000, "price_percent": 0},
+}
+
+
+class Aircraft:
+    """A client that publishes to the cell where it is, and hears what others say there."""
+
+    def __init__(self, client: Client, name: str, cell: int) -> None:
+        self.name = name
+        self.cell = cell
+        self.client = client.connect()
+        # Of each cell: from which publication of all on until before which it was subscribed.
+        self.heard: list[tuple[int, int, int]] = []
+        self._since = 0
+        self._sent: list[tuple[int, int, object]] = []
+        self._unsubscribed = threading.Event()
+        self.client.paho.on_unsubscribe = lambda *_: self._unsubscribed.set()
+        self.client.subscribe(f"air/{cell}", 1)
+
+    @property
+    def is_acknowledged(self) -> bool:
+        return all(each.is_published() for _, _, each in self._sent[-100:])  # type: ignore[attr-defined]
+
+    @property
+    def sent(self) -> list[tuple[int, int]]:
+        """The number and the cell of each publication."""
+        return [(number, cell) for number, cell, _ in self._sent]
+
+    def tell(self, number: int) -> None:
+        said = self.client.paho.publish(f"air/{self.cell}", f"{self.name}:{number}", qos=1)
+        self._sent.append((number, self.cell, said))
+
+    def cross(self, cell: int, number: int) -> None:
+        """Into another cell, before the publication of this number."""
+        self.client.subscribe(f"air/{cell}", 1)
+        self.heard.append((self.cell, self._since, number))
+        self.client.paho.unsubscribe(f"air/{self.cell}")
+        self.cell, self._since = cell, number
+
+    def land(self, number: int) -> None:
+        self.heard.append((self.cell, self._since, number))
+
+
+@pytest.mark.soak
+def test_nothing_acknowledged_is_lost_between_aircraft(tmp_path: Path) -> None:
+    with processes(tmp_path, BROKERS, **RING) as network:
+        wait_until(lambda: _members(network) == BROKERS)
+        random, number = Random(7), 0
+        aircraft = [
+            Aircraft(
+                network.client(f"B{1 + place % BROKERS}", f"a{place}"),
+                f"a{place}",
+                random.randrange(CELLS),
+            )
+            for place in range(AIRCRAFT)
+        ]
+        for step in range(STEPS):
+            begun_s = time.monotonic()
+            if step == STEPS // 2:
+                network.kill(KILLED)
+            if step == STEPS // 2 + 20:
+                network.start(KILLED)
+            for each in aircraft:
+                each.tell(number)
+                number += 1
+            if not STEPS // 2 <= step < STEPS // 2 + 60 and all(
+                each.is_acknowledged for each in aircraft
+            ):
+                for each in random.sample(aircraft, 3):
+                    each.cross(random.randrange(CELLS), number)
+            time.sleep(max(0.0, begun_s + STEP_S - time.monotonic()))
+        wait_until(lambda: all(each.is_acknowledged for each in aircraft))
+        cells = {number: cell for each in aircraft for number, cell in each.sent}
+        for each in aircraft:
+            each.land(number)
+            wanted = {
+                number
+                for cell, since, until in each.heard
+                for number in range(since, until)
+                if cells[number] == cell
+            }
+            wait_until(lambda each=each, wanted=wanted: wanted <= _numbers(each))  # type: ignore[misc]
+            _check_order(each)
+        assert sum(len(each.heard) for each in aircraft) > 2 * AIRCRAFT
+        assert network.status("B1")["counts"].get("reconfigurations done", 0) >= 2
+        for each in aircraft:
+            each.client.disconnect()
+
+
+def _members(network: Processes) -> int:
+    return int(network.status("B1")["tables"]["members"]) if network.status("B1")["ready"] else 0
+
+
+def _numbers(aircraft: Aircraft) -> set[int]:
+    return {int(each.split(b":")[1]) for each in list(aircraft.client.payloads)}
+
+
+def _check_order(aircraft: Aircraft) -> None:
+    last: dict[bytes, int] = {}
+    for each in dict.fromkeys(aircraft.client.payloads):
+        publisher, number = each.split(b":")
+        assert last.get(publisher, -1) < int(number), (aircraft.name, each)
+        last[publisher] = int(number)

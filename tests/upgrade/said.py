@@ -1,0 +1,74 @@
+"""What brokers of every network say on a link, one of each, as a later version must read it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from shoal.broker.links.controls import (
+    CONTROLS,
+    Acknowledge,
+    Echo,
+    Ends,
+    Heartbeat,
+    Hello,
+    Lasts,
+    Over,
+    Place,
+    Purpose,
+    Refuse,
+    Rests,
+    Whereabouts,
+)
+from shoal.broker.messages import (
+    Advertise,
+    Goodbye,
+    Ping,
+    Pong,
+    PublicationBatch,
+    Publish,
+    Rejected,
+    RoutedPublication,
+    Subscribe,
+    Unadvertise,
+    Unsubscribe,
+)
+from shoal.broker.wire import COMMON, Codec
+from shoal.language import parse
+from shoal.model import Advertisement, MessageId, Publication, Subscription
+
+CODEC = Codec(COMMON + CONTROLS)
+THERE = Whereabouts("B2", 12, "h:1", "h:2", "h:3")
+_ID = MessageId("B1", "p", 7)
+_FILTER = parse("(x > 1.5 AND s LIKE 'a%') OR NOT b = TRUE")
+_PUBLICATION = Publication(
+    publisher="p",
+    sequence=3,
+    published_us=1_700_000_000_000_000,
+    attributes={"x": 2, "y": -0.5, "s": "é", "b": True},
+    body=b"\x00body",
+    assured=True,
+)
+SAID: tuple[msgspec.Struct, ...] = (
+    Hello("net", "B1", (1, 2), (3, 4), 5, Purpose.LINK, 6, False, 8),
+    Hello("net", "B1", (1, 2), None, 0, Purpose.COURIER),
+    Refuse("why", has_ended=True),
+    Acknowledge(9, ((1, 4), (6, 7))),
+    Heartbeat(10),
+    Echo(10),
+    Ends(),
+    Lasts(11),
+    Rests(),
+    Over(),
+    Place(THERE),
+    Place(Whereabouts("B3", 13, has_left=True)),
+    Advertise(Advertisement(id="a1", publisher="p", filter=_FILTER), 2),
+    Unadvertise("a1"),
+    Subscribe(Subscription(id="s1", client="c", filter=_FILTER)),
+    Unsubscribe("s1"),
+    PublicationBatch((RoutedPublication(_PUBLICATION, _ID, _ID),), 2),
+    Publish((_PUBLICATION,)),
+    Ping(_ID),
+    Pong(_ID),
+    Goodbye(),
+    Rejected("why"),
+)
