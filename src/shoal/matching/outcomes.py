@@ -96,7 +96,7 @@ class Outcomes(Generic[Outcome]):
             own = bucket.ways or self._begin(bucket)
             place = own if place is start else place.steps.get(own) or self._lead(place, own)
             step: Hashable
-            for name, ranged in present(bucket.ranged, attributes):
+            for name, ranged in bucket.ranged and present(bucket.ranged, attributes):
                 for bitmaps in ranged:
                     steps = bitmaps.steps(get)
                     if steps is None:
@@ -105,18 +105,19 @@ class Outcomes(Generic[Outcome]):
                     for found in steps:
                         step = found if len(bucket.ranged) <= FEW else (name, found)
                         place = place.steps.get(step) or self._lead(place, step)
-            for ladders in (bucket.rising, bucket.falling):
-                for name, by_type in present(ladders, attributes):
-                    value = get(name)
-                    kind = type(value)
-                    ladder = by_type.get(kind)
-                    step = None
-                    if ladder is not None:
-                        at = bisect_right(ladder[0], value)
-                        step = ~at if kind is str else at  # strings beside numbers
-                    if len(ladders) > FEW:
-                        step = (name, step)
-                    place = place.steps.get(step) or self._lead(place, step)
+            plain = bucket.plain
+            for name, by_type in bucket.plain_for(attributes) if plain is None else plain:
+                value = get(name)
+                kind = type(value)
+                ladder = by_type.get(kind)
+                step = None
+                if ladder is not None:
+                    step = bisect_right(ladder[0], value)
+                    if kind is str:  # a ladder of strings beside one of numbers
+                        step = ~step
+                if plain is None:
+                    step = (name, step)
+                place = place.steps.get(step) or self._lead(place, step)
         if place.outcome is None:
             place.outcome = self._made(self._index.match(attributes))
         return place.outcome

@@ -78,6 +78,7 @@ class Bucket:
         "is_plain",
         "ladders",
         "others",
+        "plain",
         "ranged",
         "rising",
         "tested",
@@ -104,6 +105,8 @@ class Bucket:
         # Those whose conjunctions are to be tested too, rising or not; and how many these are.
         self.tested: dict[bool, dict[str, Ladders]] = {True: {}, False: {}}
         self.tests = 0
+        # Rising and falling ladders in one, None if there are many.
+        self.plain: tuple[tuple[str, Ladders], ...] | None = ()
         # Whether neither kinds nor tests are to be looked at.
         self.is_plain = self.types is None
         # What somebody knows of the bucket as it is (see `outcomes`).
@@ -127,6 +130,7 @@ class Bucket:
                 by_type = self._beside(place.step).setdefault(place.step.attribute, {})
                 for each, thresholds in ladder.thresholds_by_type.items():
                     by_type[each] = (thresholds, ladder.ids, ladder.tests)
+                self._arrange()
             ladder.add(place.threshold, id, test)
         elif place.ranges:
             asked = _asked(place)
@@ -154,6 +158,7 @@ class Bucket:
                     del by_type[each]
                 if not by_type:
                     del beside[place.step.attribute]
+                self._arrange()
         elif place.ranges:
             bitmaps = self.bitmaps[_asked(place)]
             bitmaps.remove((id, number))
@@ -172,6 +177,14 @@ class Bucket:
         self.tests += tests
         self.is_plain = self.types is None and not self.tests
         self.ways = None
+
+    def plain_for(self, attributes: Attributes) -> list[tuple[str, Ladders]]:
+        """As `plain`, of many those that a publication may stand on."""
+        return [*present(self.rising, attributes), *present(self.falling, attributes)]
+
+    def _arrange(self) -> None:
+        is_few = len(self.rising) + len(self.falling) <= FEW
+        self.plain = (*self.rising.items(), *self.falling.items()) if is_few else None
 
     def _beside(self, step: Step) -> dict[str, Ladders]:
         """The ladders that are walked through together with that of a step."""
