@@ -57,6 +57,20 @@ def test_each_move_and_swap_with_its_gain_and_price(
     assert 0 < answer["pays_from"] < 1
 
 
+def test_what_gateways_of_clusters_would_come_to(
+    users: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gateways = found(capsys, "--users", users, "--gateways", 2)["gateways"]
+    assert [len(each) for each in gateways["clusters"]] == [2, 2, 2]
+    assert sorted(name for row in gateways["clusters"] for name in row) == list(BROKERS)
+    assert gateways["relays"] <= gateways["messages"]
+    assert gateways["busiest"] > 0 < gateways["busiest_without"]
+    alone = found(capsys, "--users", users, "--gateways", 1)
+    assert alone["gateways"]["messages"] <= alone["before"]["messages"]
+    assert plan("dynatops", "--users", users, "--gateways", 2, "--dry-run") == 0
+    assert "if only gateways of 3 clusters stood on the ring" in capsys.readouterr().out
+
+
 def test_the_same_in_words(users: Path, capsys: pytest.CaptureFixture[str]) -> None:
     answer = found(capsys, "--users", users)
     assert plan("dynatops", "--users", users) == 0

@@ -138,3 +138,16 @@ def test_what_spark_says_becomes_one_line(text: str, line: str) -> None:
     found = spark_complaint(AnalysisException(text))
     assert found.startswith(line)
     assert "\n" not in found
+
+
+def test_what_is_small_gets_a_session_for_little_work(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def spark_session(*_: object, is_brief: bool, **__: object) -> NoReturn:
+        raise ValueError(f"is_brief: {is_brief}")
+
+    monkeypatch.setattr(session, "spark_session", spark_session)
+    (folder / "there" / "events").write_bytes(b"12")
+    assert complaint(capsys, "truth there --out out") == "is_brief: True"
+    monkeypatch.setattr("shoal.cli.support.spark.BRIEF_BYTES", 1)
+    assert complaint(capsys, "truth there --out out") == "is_brief: False"

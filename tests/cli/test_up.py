@@ -106,7 +106,7 @@ def test_status_shows_brokers_links_and_counts(
 ) -> None:
     code, text = run(capsys, "status", str(network[1]))
     assert code == 0
-    assert re.search(r"B1 +│ +ready +│ +B2, B3", text)
+    assert re.search(r"B1 +│ +ready +│ +\d+ (s|min) +│ +B2, B3", text)
     code, text = run(capsys, "status", str(network[1]), "--json")
     assert {each["system"] for each in json.loads(text).values()} == {"tree"}
 

@@ -40,8 +40,8 @@ class Source:
         self.acknowledged.append(message.packet.packet_id)
 
     def come(self, packet_id: int, payload: bytes = b"", **given: Any) -> None:
-        shares = given.pop("shares", 1)
-        packet = Publish("a/x", payload, 1, packet_id=packet_id, **given)
+        shares, qos = given.pop("shares", 1), given.pop("qos", 1)
+        packet = Publish("a/x", payload, qos, packet_id=packet_id, **given)
         message = Message("a/x", payload, 1, False, {}, None, packet, self.connections, shares)
         self._coming.put_nowait(message)
 
@@ -53,6 +53,7 @@ class Target:
     """A broker that is handed packets, and answers when the test wants it."""
 
     def __init__(self) -> None:
+        self.is_connected = True
         self.taken: list[tuple[Publish, asyncio.Future[None]]] = []
 
     async def hand_in(self, packet: Publish) -> asyncio.Future[None]:
@@ -177,6 +178,15 @@ async def test_what_the_filter_or_a_circle_stops_is_acknowledged(found: Carrying
     await found.settle()
     assert found.source.acknowledged == [1, 2]
     assert [packet.payload for packet, _ in found.target.taken] == [b'{"x": 2}']
+
+
+@carrying
+async def test_what_is_lost_at_qos_0_is_counted(found: Carrying) -> None:
+    found.target.is_connected = False
+    found.source.come(0, qos=0)
+    await found.settle()
+    assert found.flow.left == {"the other end is away": 1}
+    assert (found.flow.carried, found.target.taken) == (0, [])
 
 
 @carrying

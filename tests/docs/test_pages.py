@@ -34,6 +34,9 @@ ONLY_OPTIONS = {
     "docs/own-data.md": {
         "shoal record": "an hour at a broker that is not there",
         "shoal workload home": "made of that hour",
+        "shoal simulate scenario.toml --set topology": "eight runs; test_seeds.py does it",
+        "shoal summarise work/tree-8": "of those runs; tests/report/test_chance.py",
+        "shoal report work/tree-8": "the same",
         "shoal up": "tests/cli/test_replay.py does that to a workload",
         "shoal replay": "the same",
         "shoal report work/baseline work/load --replay": "the same",

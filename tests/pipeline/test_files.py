@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from shoal.pipeline.sources.files import SourceError, csv_rows, numbered_lines, table_rows
+from shoal.pipeline.sources.files import csv_rows, numbered_lines, table_rows
+from shoal.pipeline.sources.headers import SourceError
 
 
 def listed(table: DataFrame, *columns: str) -> list[tuple[object, ...]]:

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from shoal.overlays.trace_rows import BrokerPlace
-from shoal.pipeline.sources.files import SourceError
+from shoal.pipeline.sources.headers import SourceError
 from shoal.pipeline.workloads.places import (
     airport_brokers,
     listed_brokers,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from shoal.pipeline.sources.files import SourceError
+from shoal.pipeline.sources.headers import SourceError
 from shoal.pipeline.sources.publications import apply_mapping, publications, rejects
 from shoal.pipeline.sources.quotes import MAPPING, quote_rows
 

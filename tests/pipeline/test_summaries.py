@@ -10,7 +10,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from shoal.experiments.run_files import RUN_TABLES, write_run
+from shoal.experiments.runner import RunResult
 from shoal.experiments.scenario import parse_scenario
+from shoal.experiments.seeds import figures_of
 from shoal.frames.errors import TableError
 from shoal.pipeline.schemas import TRUTH
 from shoal.pipeline.summaries import write_summary
@@ -126,6 +128,23 @@ def test_delays_hops_and_moves(summary: dict[str, Any]) -> None:
         {"run": "first"} | move | {"moves": 1, "waited_us": 70_000},
         {"run": "silent"} | move | {"moves": 0, "waited_us": 0},
     ]
+
+
+def test_figures_of_seeds_mean_the_same(summary: dict[str, Any]) -> None:
+    """The simulator computes them without Spark."""
+    proposals = {"proposals": [("",) * len(RUN_TABLES["proposals"].names)]}
+    tables = {
+        name: dict(zip(RUN_TABLES[name].names, zip(*table, strict=True), strict=True))
+        for name, table in (RUN | proposals).items()
+    }
+    names = ("seed", "delivered", "duplicates", "phantoms", "out_of_order")
+    checks = dict.fromkeys(names, 1)
+    found = figures_of(RunResult(tables=tables, checks=checks), SECOND_US)
+    first = summary["runs"][0]
+    for name in ("message_rate_per_s", "message_overhead", "delay_mean_us", "hops_mean"):
+        assert getattr(found, name) == pytest.approx(first[name]), name
+    assert (found.migrations, found.subscriber_moves) == (1, 1)
+    assert found.wrong == 3
 
 
 def test_timeline(summary: dict[str, Any]) -> None:

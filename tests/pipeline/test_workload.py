@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -14,12 +15,14 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from shoal.cli.main import main
 from shoal.frames.errors import TableError
+from shoal.frames.reading import read_table_file
 from shoal.language import parse
 from shoal.matching import covers, matches
 from shoal.overlays.trace_rows import BrokerPlace
-from shoal.pipeline.sources.files import SourceError
+from shoal.pipeline.sources.headers import SourceError
 from shoal.pipeline.truth import expected_deliveries, write_truth
 from shoal.pipeline.workloads.publisher_workload import Derivation
+from shoal.pipeline.workloads.small_workload import is_small, write_small_workload
 from shoal.pipeline.workloads.windows import Window
 from shoal.pipeline.workloads.workload import (
     Distribution,
@@ -68,6 +71,47 @@ def workload(
 @pytest.fixture(scope="module")
 def table(spark: SparkSession, workload: Path) -> Callable[[str], list[Row]]:
     return lambda name: spark.read.parquet(str(workload / name)).collect()
+
+
+MINE = "id,filter,broker,from\na,gusts > 3,B2,\nb,gusts < 9,,1970-01-01T00:01:00Z\n"
+WHO = "publisher,broker,advertisement\nbonn,B3,kind = 'station'\nkiel,,\n"
+
+
+@pytest.mark.parametrize(
+    ("changes", "mine", "who"),
+    [
+        ({}, "", ""),
+        ({"distribution": "clustered", "spread": 2, "aim_at": ("gusts",)}, "", ""),
+        ({"publishers": 2, "window": Window(5 * SECOND_US, 100 * SECOND_US)}, "", ""),
+        ({"home": "kind", "duration_us": None, "brokers": "3", "spread": None}, "", ""),
+        ({"subscriptions": 3}, MINE, WHO),
+    ],
+)
+def test_few_publications_need_no_spark_and_give_the_same(
+    spark: SparkSession,
+    publications: Path,
+    tmp_path: Path,
+    changes: dict[str, Any],
+    mine: str,
+    who: str,
+) -> None:
+    options = msgspec.structs.replace(OPTIONS, **changes)
+    for name, text in (("own_subscriptions", mine), ("own_publishers", who)):
+        if text:
+            (tmp_path / f"{name}.csv").write_text(text)
+            options = msgspec.structs.replace(options, **{name: tmp_path / f"{name}.csv"})
+    assert is_small(publications, options)
+    small = write_small_workload(publications, tmp_path / "small", options)
+    by_spark = write_workload(spark, publications, tmp_path / "spark", options)
+    # Means are summed up in another order.
+    assert small.selectivity == pytest.approx(by_spark.selectivity)
+    assert small == msgspec.structs.replace(by_spark, selectivity=small.selectivity)
+    for name in ("brokers.parquet", "publishers.parquet", "subscriptions.parquet", "events"):
+        found, wanted = (
+            read_table_file(tmp_path / each / name, inside="") for each in ("small", "spark")
+        )
+        assert found.schema.equals(wanted.schema), name
+        assert found.to_pylist() == wanted.to_pylist(), name
 
 
 @pytest.mark.parametrize(

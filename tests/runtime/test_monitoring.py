@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from shoal.client.bridge_metrics import BridgeMetrics, Tally
 from shoal.runtime.network_file import load_network
 from shoal.runtime.operations.metrics import Metrics
 from tools.reference.metrics import _STATUS
@@ -25,7 +26,10 @@ def metrics() -> dict[str, set[str]]:
     """Labels by the names that samples have."""
     status = _STATUS | {"system": "grape"}
     found: dict[str, set[str]] = {}
-    for family in Metrics(lambda: status).collect():
+    tally = Tally()
+    tally.flows["in"].left["refused: why"] += 1
+    families = (*Metrics(lambda: status).collect(), *BridgeMetrics("b", tally).collect())
+    for family in families:
         for sample in family.samples:
             found.setdefault(sample.name, set()).update(sample.labels)
     return found

@@ -100,12 +100,14 @@ class Lane:
         self, message: Message, shares: Shares, under_way: deque[asyncio.Task[None]]
     ) -> None:
         packet = message.packet
+        out = self._as_carried(packet)
         reason = self._reason_to_leave(message)
+        if not (reason or out.qos or self._target.is_connected):
+            reason = "the other end is away"  # at QoS 0 nothing waits
         if reason:
             self._flow.left[reason] += 1
             self._done(packet, shares)
             return
-        out = self._as_carried(packet)
         answer = await self._target.hand_in(out)
         self._flow.under_way += 1
         task = asyncio.create_task(self._see_through(packet, _Under(out, answer), shares))

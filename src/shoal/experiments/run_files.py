@@ -319,11 +319,13 @@ def write_run(
     checks: Mapping[str, Any],
     scenario: Scenario,
     *,
+    seeds: Sequence[msgspec.Struct] = (),
     overwrite: bool = False,
 ) -> None:
     """Write a run's folder: every table of RUN_TABLES (one not given is empty), checks, scenario.
 
-    `tables` holds columns as sequences of equal length.  Everything is written beside the folder
+    `seeds` are the figures of this and of further seeds, if there are any (`seeds.py`).  `tables`
+    holds columns as sequences of equal length.  Everything is written beside the folder
     first and then put in its place, so a folder called `path` is always a whole run.  An existing
     folder is replaced only with `overwrite`, and only if it is empty or a run.
     """
@@ -338,6 +340,9 @@ def write_run(
     for name, schema in RUN_TABLES.items():
         table = _arrow_table(name, tables.get(name, {}), schema)
         pq.write_table(table, partial / f"{name}.parquet", compression="zstd", compression_level=3)
+    if seeds:
+        rows = pa.Table.from_pylist([msgspec.structs.asdict(each) for each in seeds])
+        pq.write_table(rows, partial / "seeds.parquet")
     text = json.dumps(checks, indent=2, sort_keys=True)
     (partial / "checks.json").write_text(text + "\n", encoding="utf-8")
     (partial / "scenario.toml").write_text(dump_scenario(scenario, path), encoding="utf-8")

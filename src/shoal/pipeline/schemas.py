@@ -41,6 +41,7 @@ def _table(columns: str) -> StructType:
 
 PUBLICATION_COLUMNS = _table("publisher string, sequence bigint, time_us bigint")
 REJECTS = _table("file string, line bigint, reason string, text string")
+REPEATS = _table("file string, line bigint, first_file string, first_line bigint, text string")
 
 BROKERS = _table("broker string, latitude double, longitude double, name string, rank bigint")
 PUBLISHERS = _table(

@@ -12,11 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from shoal.report.chance import verdicts
 from shoal.report.drawing import figures
 from shoal.report.drawing.markup import Markup, join, tag
 from shoal.report.exchanges import only_recommends
 from shoal.report.inputs import Run
 from shoal.report.remarks import remarks
+from shoal.report.settings import without_effect
 
 # A smaller change is drowned by which publications happened to be traced first.
 NOTEWORTHY = 0.005
@@ -189,17 +191,21 @@ def headline(runs: Sequence[Run]) -> Markup:
     reference = runs[0]
     sentences = [_sentence(run, reference) for run in runs[1:]]
     start = f"Against {reference.name}, " if sentences else None
-    return tag("p", start, sentences, proof(runs), class_="headline")
+    over_seeds = [f"{verdict[0]}. " for run in runs[1:] if (verdict := verdicts(run, reference))]
+    idle = [f"{text}. " for text in without_effect(runs)]
+    return tag("p", start, sentences, over_seeds, idle, proof(runs), class_="headline")
 
 
 def sentences(runs: Sequence[Run]) -> list[str]:
-    """What each run but the first changed, and what could not take effect in any, as text."""
+    """What each run but the first changed, and what had no effect, as text."""
     found = []
     for run in runs[1:]:
         parts = [f"{each.before}{each.amount}{each.after}" for each in _effects(run, runs[0])]
         verb = _worse(run, runs[0])
         found.append(f"{run.name} against {runs[0].name} {verb}{' and '.join(parts)}")
-    return found + [f"{run.name}: {text}" for run in runs for text in _remarks(run)]
+        found += verdicts(run, runs[0])
+    found += [f"{run.name}: {text}" for run in runs for text in _remarks(run)]
+    return found + without_effect(runs)
 
 
 def _sentence(run: Run, reference: Run) -> Markup:

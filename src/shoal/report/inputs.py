@@ -109,12 +109,23 @@ TABLES: Mapping[str, tuple[Column, ...]] = {
         Column("cost_now", NUMBER, optional=True),
         Column("cost_then", NUMBER, optional=True),
     ),
+    "seeds": (
+        *(Column(name, COUNT) for name in ("seed", "delivered", "wrong")),
+        Column("message_rate_per_s", NUMBER),
+        Column("delay_mean_us", NUMBER, optional=True),
+        Column("hops_mean", NUMBER, optional=True),
+        Column("message_overhead", NUMBER),
+        *(Column(name, COUNT) for name in ("migrations", "subscriber_moves", "exchanges")),
+    ),
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One run: its scenario and network as simulated, and its rows of every summary table."""
+    """One run: its scenario and network as simulated, and its rows of every summary table.
+
+    `seeds` has a row for each seed, this run's own among them; it is empty where there is one.
+    """
 
     name: str
     scenario: Mapping[str, Any]
@@ -127,6 +138,7 @@ class Run:
     moves: Sequence[Row]
     migrations: Sequence[Row]
     proposals: Sequence[Row]
+    seeds: Sequence[Row] = ()
 
 
 def read_runs(run_directories: Sequence[Path], summary: Path) -> list[Run]:
@@ -174,6 +186,7 @@ def _read_run(directory: Path, rows: Mapping[str, Sequence[Row]]) -> Run:
     # Runs of earlier versions have none.
     proposed = directory / "proposals.parquet"
     proposals = read_table(proposed, TABLES["proposals"]) if proposed.exists() else []
+    by_seed = directory / "seeds.parquet"
     checks = _read_json(directory / "checks.json")
     return Run(
         name=directory.resolve().name,
@@ -192,6 +205,7 @@ def _read_run(directory: Path, rows: Mapping[str, Sequence[Row]]) -> Run:
         moves=sorted(rows["moves"], key=lambda row: str(row["publisher"])),
         migrations=sorted(migrations, key=lambda row: (row["resumed_us"], row["publisher"])),
         proposals=sorted(proposals, key=lambda row: (row["at_us"], row["left"], row["right"])),
+        seeds=read_table(by_seed, TABLES["seeds"]) if by_seed.exists() else (),
     )
 
 

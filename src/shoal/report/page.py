@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from shoal.overlays.registry import SYSTEMS
+from shoal.report.chance import verdicts
 from shoal.report.comparison import GROUPS, comparison_table, faults, headline, swatch, verdict
 from shoal.report.drawing import figures
 from shoal.report.drawing.charts import MAX_BARS, Series, bar_chart, line_chart, readings
@@ -34,6 +35,7 @@ from shoal.report.exchanges import (
 from shoal.report.inputs import Row, Run
 from shoal.report.journeys import movers
 from shoal.report.replays import Replay, replays_section
+from shoal.report.settings import differing, flat
 
 # Okabe and Ito's palette, told apart by colour-blind readers too; the reference run is grey.
 REFERENCE_COLOUR = "#6b7280"
@@ -54,6 +56,7 @@ def render(runs: Sequence[Run], title: str | None = None, replays: Sequence[Repl
         tag("main",
             _cards(runs, colours),
             _section("Comparison", comparison_table(runs, colours), id_="comparison"),
+            _chance(runs),
             _networks(runs, colours),
             _over_time(runs, colours, charts, time_unit),
             _live(replays),
@@ -351,6 +354,24 @@ def _over_time(
     )
 
 
+def _chance(runs: Sequence[Run]) -> Markup | None:
+    """What several seeds say, run by run; nothing where there is one seed."""
+    said = [verdicts(run, runs[0]) for run in runs[1:]]
+    parts = [
+        join(tag("h3", first), tag("ul", [tag("li", each) for each in rest]))
+        for first, *rest in filter(None, said)
+    ]
+    if not parts:
+        return None
+    note = (
+        "A seed decides what the scenario leaves to chance: random links, latencies that are "
+        "drawn, what brokers draw. Runs are compared seed by seed; the interval of the median "
+        "comes from the order of the differences alone. All else on this page is of the first "
+        "seed."
+    )
+    return _section("By more than chance?", *parts, tag("p", note, class_="note"), id_="chance")
+
+
 def _live(replays: Sequence[Replay]) -> Markup | None:
     if not replays:
         return None
@@ -359,21 +380,17 @@ def _live(replays: Sequence[Replay]) -> Markup | None:
 
 def _differences(runs: Sequence[Run]) -> Markup | None:
     """The scenario keys whose values are not the same in all runs."""
-    flat = [dict(_flatten(run.scenario)) for run in runs]
-    keys = sorted({key for scenario in flat for key in scenario})
-    differing = [
-        key for key in keys if key != "name" and len({scenario.get(key) for scenario in flat}) > 1
-    ]
-    if not differing:
+    found = differing(runs)
+    if not found:
         return None
     head = tag("tr", tag("th", "setting"), [tag("th", run.name, scope="col") for run in runs])
     rows = [
         tag(
             "tr",
             tag("th", key, scope="row"),
-            [tag("td", scenario.get(key, figures.MISSING)) for scenario in flat],
+            [tag("td", figures.MISSING if value is None else value) for value in values],
         )
-        for key in differing
+        for key, values in found.items()
     ]
     return join(
         tag(
@@ -395,19 +412,11 @@ def _scenarios(runs: Sequence[Run]) -> Markup:
             tag(
                 "details",
                 tag("summary", f"All settings of {run.name}"),
-                tag("pre", "\n".join(f"{key} = {value}" for key, value in _flatten(run.scenario))),
+                tag("pre", "\n".join(f"{key} = {value}" for key, value in flat(run.scenario))),
             )
             for run in runs
         ]
     )
-
-
-def _flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    for key, value in values.items():
-        if isinstance(value, dict):
-            yield from _flatten(value, f"{prefix}{key}.")
-        else:
-            yield prefix + key, json.dumps(value, ensure_ascii=False, default=str)
 
 
 def _definitions() -> Markup:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import sys
-from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
 
 from shoal.cli.support.errors import UserError
 from shoal.cli.support.spark import (
@@ -19,14 +19,16 @@ from shoal.cli.support.spark import (
     OutOption,
     OverwriteOption,
     check_exist,
+    check_new,
     print_counts,
     spark_command,
 )
 
+if TYPE_CHECKING:
+    from shoal.pipeline.ingest import IngestCounts
+
 # Reasons that are said at the end; the table has all.
 MOST_REASONS = 5
-# What a row said, within a reason.
-_SAID = re.compile(r": '.*' is not", re.DOTALL)
 
 
 def ingest(
@@ -42,7 +44,8 @@ def ingest(
     """Turn data (flights, quotes, CSV, Parquet) into a publications table.
 
     DIR/publications.parquet has the typed publications of every publisher, numbered by time;
-    DIR/rejects.parquet the rows that were refused, with file, line and reason.
+    DIR/rejects.parquet the rows that were refused, with file, line and reason; DIR/repeats.parquet
+    those that repeat an earlier one exactly, and are kept.  Small CSV files need no Spark.
     """
     given = files or []
     if source not in ("flights", "quotes") and not source.endswith(".toml"):
@@ -52,24 +55,22 @@ def ingest(
     if source != "flights" and not given:
         raise UserError(f"{source}: name the files to read after it")
     check_exist(*([Path(source)] if source.endswith(".toml") else []), *given)
-    with spark_command("ingest", out, overwrite=overwrite, master=master, memory=memory) as (
-        spark,
-        status,
-    ):
-        from shoal.pipeline.ingest import (
-            REJECTS,
-            ingest_flights,
-            ingest_mapped,
-            ingest_quotes,
-        )
+    counts = None
+    if source.endswith(".toml") and master == LOCAL_MASTER:
+        counts = _without_spark(Path(source), given, out, overwrite=overwrite)
+    if counts is None:
+        with spark_command(
+            "ingest", out, overwrite=overwrite, master=master, memory=memory, inputs=given
+        ) as (spark, status):
+            from shoal.pipeline.ingest import ingest_flights, ingest_mapped, ingest_quotes
 
-        status.update(f"reading {source}")
-        if source == "flights":
-            counts = ingest_flights(spark, out, overwrite=overwrite)
-        elif source == "quotes":
-            counts = ingest_quotes(spark, given, out, overwrite=overwrite)
-        else:
-            counts = ingest_mapped(spark, Path(source), given, out, overwrite=overwrite)
+            status.update(f"reading {source}")
+            if source == "flights":
+                counts = ingest_flights(spark, out, overwrite=overwrite)
+            elif source == "quotes":
+                counts = ingest_quotes(spark, given, out, overwrite=overwrite)
+            else:
+                counts = ingest_mapped(spark, Path(source), given, out, overwrite=overwrite)
     print_counts(
         f"{source} -> {out}",
         {
@@ -77,27 +78,46 @@ def ingest(
             "publications kept": counts.kept,
             "rows rejected": counts.rejected,
             "publishers": counts.publishers,
+            "repeats kept": counts.repeated,
         },
     )
     if counts.rejected:
-        for line in tally(out / REJECTS):
+        for line in _most_frequent(counts.reasons):
             print(f"shoal: {line}", file=sys.stderr)
-        why = f"which, and why: {out / REJECTS}"
+        why = f"which, and why: {out / 'rejects.parquet'}"
         print(f"shoal: warning: rows were rejected; {why}", file=sys.stderr)
+    if counts.repeated:
+        which = f"which, and what they repeat: {out / 'repeats.parquet'}"
+        print(f"shoal: warning: rows repeat earlier ones exactly; {which}", file=sys.stderr)
     if not counts.kept:
         print("shoal: warning: there are no publications", file=sys.stderr)
 
 
-def tally(rejects: Path) -> list[str]:
-    """How many rows were rejected for which reason, the most frequent first, whatever they said."""
-    import pyarrow.parquet as pq  # type: ignore[import-untyped]
+def _without_spark(
+    mapping: Path, files: Sequence[Path], out: Path, *, overwrite: bool
+) -> IngestCounts | None:
+    """What came of small CSV files; None where Spark must read them."""
+    from shoal.pipeline.sources.small_files import NeedsSparkError, are_small
 
-    found: Counter[str] = Counter()
-    for each in pq.read_table(rejects, columns=["reason"])["reason"].value_counts().to_pylist():
-        found[_SAID.sub(": … is not", each["values"])] += each["counts"]
+    check_new(out, overwrite=overwrite)
+    if not are_small(files):
+        return None
+    with Console(stderr=True).status(f"reading {mapping}"):
+        from shoal.pipeline.ingest import ingest_small
+
+        try:
+            return ingest_small(mapping, files, out, overwrite=overwrite)
+        except NeedsSparkError:
+            return None
+        except ValueError as error:
+            raise UserError(str(error)) from error
+
+
+def _most_frequent(reasons: Mapping[str, int]) -> list[str]:
+    """The most frequent reasons, and how many are left."""
     lines = [
         f"{count:,} {'row' if count == 1 else 'rows'}: {reason}"
-        for reason, count in found.most_common(MOST_REASONS)
+        for reason, count in list(reasons.items())[:MOST_REASONS]
     ]
-    more = len(found) - MOST_REASONS
+    more = len(reasons) - MOST_REASONS
     return lines if more < 1 else [*lines, f"reasons not shown: {more}"]

@@ -95,6 +95,15 @@ class TopicOptions(msgspec.Struct, frozen=True, kw_only=True):
         Literal["predicted", "bound"],
         msgspec.Meta(description="Of swaps: messages as predicted, or the paper's bound."),
     ] = "predicted"
+    gateways: Annotated[
+        int,
+        msgspec.Meta(
+            ge=0,
+            le=1_000,
+            description="Also say what would be if clusters of so many brokers that want the same "
+            "had one broker each on the ring; brokers do not do that yet.",
+        ),
+    ] = 0
     json: Annotated[bool, msgspec.Meta(description="Print JSON.")] = False
     dry_run: Annotated[
         bool, msgspec.Meta(description="Touch nothing. `shoal plan` never does.")
@@ -221,6 +230,7 @@ def _advise(
             load_weight=options.load_weight,
             delay_weight=options.delay_weight,
             price=options.price,
+            gateways=options.gateways,
         ),
     )
     if options.json:

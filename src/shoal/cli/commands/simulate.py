@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from statistics import median
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
@@ -14,6 +15,13 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from shoal.cli.support.errors import UserError
+from shoal.report.drawing import figures
+
+if TYPE_CHECKING:
+    from shoal.experiments.seeds import SeedFigures
+
+# A number that is mistyped should not simulate for days.
+MAX_SEEDS = 1_000
 
 Tables = Mapping[str, Mapping[str, Sequence[Any]]]
 # What may have become of a link that brokers propose.
@@ -34,6 +42,14 @@ def simulate(
         list[str] | None,
         typer.Option("--set", metavar="KEY.PATH=VALUE", help="Change a key of the scenario."),
     ] = None,
+    seeds: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            max=MAX_SEEDS,
+            help="Run so many seeds, 6 or more: reports then say what is more than chance.",
+        ),
+    ] = 1,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace a run that is already in the folder.")
     ] = False,
@@ -41,11 +57,13 @@ def simulate(
     """Run a scenario in the deterministic simulator.
 
     The same scenario and seed write the same files, byte for byte.  A key that no scenario has
-    is an error that names it.
+    is an error that names it.  With --seeds the folder has the run of the scenario's seed, and the
+    figures of those that follow it.
     """
     from shoal.experiments.run_files import RunFileError, check_target, write_run
     from shoal.experiments.runner import run_scenario
     from shoal.experiments.scenario import ScenarioError, load_scenario, written_form
+    from shoal.experiments.seeds import figures_of, other_seeds
     from shoal.overlays.shapes import TopologyError
     from shoal.report.remarks import remarks
     from shoal.simulation.underlay import UnderlayError
@@ -56,17 +74,40 @@ def simulate(
         check_target(out, overwrite=overwrite)
         with _VirtualTime(scenario.name) as virtual_time:
             result = run_scenario(scenario, progress=virtual_time)
-        write_run(out, result.tables, result.checks, scenario, overwrite=overwrite)
+        by_seed = []
+        if seeds > 1:
+            by_seed = [figures_of(result, scenario.trace.window_us)]
+            with Console(stderr=True).status(f"{scenario.name}: {seeds - 1} more seeds"):
+                by_seed += other_seeds(scenario, seeds)
+        write_run(out, result.tables, result.checks, scenario, seeds=by_seed, overwrite=overwrite)
     except (OSError, RunFileError, ScenarioError, TomlError, TopologyError, UnderlayError) as error:
         raise UserError(str(error)) from error
     console = Console()
     console.print(_summary(scenario.name, result.tables, result.checks))
     for remark in remarks(written_form(scenario), result.checks):
         console.print(remark, soft_wrap=True, highlight=False)
+    if by_seed:
+        console.print(_over_seeds(by_seed), soft_wrap=True, highlight=False)
     console.print(f"run written to {out}", soft_wrap=True, highlight=False)
     advice = _advice(scenario.parameters, result.tables)
     if advice:
         print(advice)
+
+
+def _over_seeds(by_seed: Sequence[SeedFigures]) -> str:
+    """How far the two main figures spread."""
+    rates = [each.message_rate_per_s for each in by_seed]
+    delays_us = [each.delay_mean_us for each in by_seed if each.delay_mean_us is not None]
+    words = f"over {len(by_seed)} seeds: {_spread(rates)} messages/s in at a broker"
+    delays = _spread([each / 1_000 for each in delays_us])
+    return f"{words}, {delays} ms mean delivery delay" if delays_us else words
+
+
+def _spread(values: Sequence[float]) -> str:
+    low, middle, high = (
+        figures.quantity(each) for each in (min(values), median(values), max(values))
+    )
+    return f"{middle} ({low} to {high})"
 
 
 def _advice(parameters: msgspec.Struct, tables: Tables) -> str:

@@ -38,10 +38,9 @@ def summarise(
     The folder gets four tables: runs, brokers, timeline and moves.
     """
     _check(runs, truth)
-    with spark_command("summarise", out, overwrite=overwrite, master=master, memory=memory) as (
-        spark,
-        status,
-    ):
+    with spark_command(
+        "summarise", out, overwrite=overwrite, master=master, memory=memory, inputs=[*runs, truth]
+    ) as (spark, status):
         from shoal.pipeline.schemas import TRUTH
         from shoal.pipeline.summaries import write_summary
         from shoal.pipeline.tables import read_table

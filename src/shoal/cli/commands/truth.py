@@ -30,10 +30,9 @@ def truth(
     """Compute with Spark SQL which subscription gets which publication."""
     if not workload.is_dir():
         raise UserError(f"{workload} is not a folder; make one with `shoal workload`")
-    with spark_command("truth", out, overwrite=overwrite, master=master, memory=memory) as (
-        spark,
-        status,
-    ):
+    with spark_command(
+        "truth", out, overwrite=overwrite, master=master, memory=memory, inputs=[workload]
+    ) as (spark, status):
         from shoal.pipeline.truth import write_truth
 
         status.update("judging every publication by every filter")

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+from rich.console import Console
 
 from shoal.cli.support.errors import UserError
 from shoal.cli.support.spark import (
@@ -16,13 +17,14 @@ from shoal.cli.support.spark import (
     OutOption,
     OverwriteOption,
     check_exist,
+    check_new,
     print_counts,
     spark_command,
 )
 
 if TYPE_CHECKING:
     from shoal.pipeline.workloads.windows import Window
-    from shoal.pipeline.workloads.workload import WorkloadCounts
+    from shoal.pipeline.workloads.workload import WorkloadCounts, WorkloadOptions
 
 US_PER_S = 1_000_000
 AIRPORTS = "airports:"
@@ -83,11 +85,13 @@ def workload(
     check_exist(publications)
     if not brokers.isdigit() and not brokers.startswith(AIRPORTS):
         check_exist(Path(brokers))
-    with spark_command("workload", out, overwrite=overwrite, master=master, memory=memory) as (
-        spark,
-        status,
-    ):
-        from shoal.pipeline.workloads.workload import WorkloadOptions, write_workload
+    check_new(out, overwrite=overwrite)
+    try:
+        window = _window(month, from_time, to_time)
+    except ValueError as error:
+        raise UserError(str(error)) from error
+    with Console(stderr=True).status("reading publications"):
+        from shoal.pipeline.workloads.workload import WorkloadOptions
 
         options = WorkloadOptions(
             brokers=brokers,
@@ -100,12 +104,36 @@ def workload(
             home=home,
             publishers=busiest,
             aim_at=tuple(aim_at or ()),
-            window=_window(month, from_time, to_time),
+            window=window,
             duration_us=None if duration_s is None else round(duration_s * US_PER_S),
         )
-        status.update("deriving publishers and subscriptions")
-        counts = write_workload(spark, publications, out, options, overwrite=overwrite)
+        counts = None
+        if master == LOCAL_MASTER:
+            counts = _without_spark(publications, out, options, overwrite=overwrite)
+    if counts is None:
+        with spark_command("workload", out, overwrite=overwrite, master=master, memory=memory) as (
+            spark,
+            status,
+        ):
+            from shoal.pipeline.workloads.workload import write_workload
+
+            status.update("deriving publishers and subscriptions")
+            counts = write_workload(spark, publications, out, options, overwrite=overwrite)
     _print(f"{publications} -> {out}", counts)
+
+
+def _without_spark(
+    publications: Path, out: Path, options: WorkloadOptions, *, overwrite: bool
+) -> WorkloadCounts | None:
+    """The workload of few publications; None where Spark must make it."""
+    from shoal.pipeline.workloads.small_workload import is_small, write_small_workload
+
+    if not is_small(publications, options):
+        return None
+    try:
+        return write_small_workload(publications, out, options, overwrite=overwrite)
+    except ValueError as error:
+        raise UserError(str(error)) from error
 
 
 def _number_or_file(option: str, text: str | None) -> tuple[int | None, Path | None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import unquote
@@ -28,6 +28,8 @@ OutOption = Annotated[Path, typer.Option("--out", help="The folder to write.")]
 
 LOCAL_MASTER = "local[*]"
 LOCAL_MEMORY = "4g"
+# Of tables (Parquet, mostly) whose work Spark does in seconds.
+BRIEF_BYTES = 10_000_000
 
 _OWN_ERROR = re.compile(r"^shoal\.\S+Error: (.+)$", re.MULTILINE)
 _CAUSE = re.compile(r"^Caused by: [\w.$]+: (.+)$", re.MULTILINE)
@@ -36,9 +38,18 @@ _UNREAD_FILE = re.compile(r"error while reading file file:/*(/\S+?)\.?\s")
 
 @contextlib.contextmanager
 def spark_command(
-    name: str, out: Path | None, *, overwrite: bool, master: str, memory: str
+    name: str,
+    out: Path | None,
+    *,
+    overwrite: bool,
+    master: str,
+    memory: str,
+    inputs: Sequence[Path] = (),
 ) -> Iterator[tuple[SparkSession, Status]]:
-    """A session for one command and its status line; what a user did wrong as UserError."""
+    """A session for one command and its status line; what a user did wrong as UserError.
+
+    Where the `inputs` are said and small, it is one for little work.
+    """
     check_new(out, overwrite=overwrite)
     # Before PySpark is imported, which takes a while by itself.
     with Console(stderr=True).status("starting Spark") as status:
@@ -49,12 +60,25 @@ def spark_command(
         from shoal.pipeline.session import spark_session
 
         try:
-            with spark_session(f"shoal {name}", master=master, memory=memory) as spark:
+            with spark_session(
+                f"shoal {name}", master=master, memory=memory, is_brief=_are_small(inputs)
+            ) as spark:
                 yield spark, status
         except (JavaNotFoundError, ValueError) as error:
             raise UserError(str(error)) from error
         except (PySparkException, Py4JJavaError) as error:
             raise UserError(spark_complaint(error)) from error
+
+
+def _are_small(inputs: Sequence[Path]) -> bool:
+    """Whether these files and folders are known, and together small."""
+    files = (
+        file
+        for path in inputs
+        for file in (path.rglob("*") if path.is_dir() else [path])
+        if file.is_file()
+    )
+    return bool(inputs) and sum(file.stat().st_size for file in files) <= BRIEF_BYTES
 
 
 def check_new(out: Path | None, *, overwrite: bool) -> None:

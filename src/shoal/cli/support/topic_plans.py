@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from shoal.overlays.dynatops.planning.advice import Advice, State
+from shoal.overlays.dynatops.planning.hybrid import Gateways
 
 
 def in_words(advice: Advice) -> Iterator[str]:
@@ -30,8 +31,22 @@ def in_words(advice: Advice) -> Iterator[str]:
         )
         for name, old, new in zip(names, before, after, strict=True):
             yield f"  {name:<43} {old:>8} {new:>8}"
+    if advice.gateways is not None:
+        yield from _gateways(advice.gateways)
     for warning in advice.warnings:
         yield f"warning: {warning}"
+
+
+def _gateways(gateways: Gateways) -> Iterator[str]:
+    count = len(gateways.clusters)
+    yield f"if only gateways of {count} clusters stood on the ring (brokers do not do that):"
+    for first, *others in gateways.clusters:
+        yield f"  {first} for {', '.join(others) or 'itself'}"
+    yield (
+        f"  messages of a publication {gateways.messages:.2f}, {gateways.relays:.2f} of them to "
+        f"brokers that only relay; the busiest broker handles {gateways.busiest:.2f}, without "
+        f"gateways {gateways.busiest_without:.2f}"
+    )
 
 
 def _moves(advice: Advice) -> Iterator[str]:

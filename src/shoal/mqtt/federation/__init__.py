@@ -20,6 +20,9 @@ Decisions
 - **SUBACK comes when every broker has heard of the subscription**: a mark behind it has come
   everywhere and is settled (in BlueDove: it is stored). So what is published anywhere after it
   comes. Nobody waits longer than 2 s for brokers that are away (`mqtt/federation/granting.py`).
+  In a tree of 100 brokers a new filter is 99 messages and its mark as many; filters that come while
+  a mark is under way share the next (100 at once: 101 messages each), and what the broker has asked
+  for already costs none.
 - **Retained messages are everywhere.** They are few and asked for at any time, so each broker keeps
   them all; of two for one topic the later stays, removals too, so that brokers which were apart
   agree whoever tells whom. When a link is back that was given up, only its two ends ask, and say to

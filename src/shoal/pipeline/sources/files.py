@@ -8,8 +8,6 @@ is what lets many cores read one file and still number its lines.
 
 from __future__ import annotations
 
-import csv
-import gzip
 from collections.abc import Sequence
 from functools import reduce
 from pathlib import Path
@@ -17,15 +15,15 @@ from pathlib import Path
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from shoal.frames.spelling import did_you_mean
 from shoal.pipeline.schemas import REJECTED_TEXT_CHARACTERS
-
-# A first line longer than this is no header; it keeps a file without line ends out of memory.
-MAX_HEADER_BYTES = 1_000_000
-
-
-class SourceError(ValueError):
-    """Input that cannot be read at all; the message names the file."""
+from shoal.pipeline.sources.headers import (
+    NOT_UTF_8,
+    UNBALANCED,
+    SourceError,
+    first_line,
+    header_names,
+    wrong_width,
+)
 
 
 def check_files(files: Sequence[Path]) -> None:
@@ -85,38 +83,13 @@ def csv_rows(
     check_files(files)
     of_header: dict[str, list[Path]] = {}
     for file in files:
-        of_header.setdefault(_first_line(file), []).append(file)
+        of_header.setdefault(first_line(file), []).append(file)
     tables = []
     for header, of_files in of_header.items():
-        names = _header_names(header, delimiter, needed, of_files[0])
+        names = header_names(header, delimiter, needed, of_files[0])
         lines = numbered_lines(spark, of_files, name=name)
         tables.append(_split(lines, names, needed, delimiter))
     return reduce(DataFrame.unionByName, tables)
-
-
-def _first_line(file: Path) -> str:
-    opener = gzip.open if file.suffix == ".gz" else open
-    with opener(file, "rb") as opened:
-        line: bytes = opened.readline(MAX_HEADER_BYTES)
-    try:
-        return line.decode("utf-8-sig").rstrip("\r\n")
-    except UnicodeDecodeError:
-        raise SourceError(f"{file}, line 1: the header is not UTF-8 text") from None
-
-
-def _header_names(header: str, delimiter: str, needed: Sequence[str], file: Path) -> list[str]:
-    if not header.strip():
-        raise SourceError(f"{file}, line 1: there must be a header with the column names")
-    names = [name.strip() for name in next(csv.reader([header], delimiter=delimiter))]
-    if missing := [name for name in needed if name not in names]:
-        near = did_you_mean(missing[0], names)
-        raise SourceError(
-            f"{file}: no column {', '.join(map(repr, missing))}{near if '?' in near else ''}; "
-            f"the header has {', '.join(map(repr, names))}"
-        )
-    if repeated := sorted({name for name in needed if names.count(name) > 1}):
-        raise SourceError(f"{file}: the header has the column {repeated[0]!r} more than once")
-    return names
 
 
 def _split(
@@ -133,17 +106,17 @@ def _split(
     }
     fields = F.from_csv("text", f"{schema}, corrupt string", options)
     quotes = F.length("text") - F.length(F.translate("text", '"', ""))
-    wrong_width = f"the number of columns is not the header's {len(names)}"
     broken = (
-        F.when(quotes % 2 == 1, "unbalanced quote (a quoted field cannot span lines)")
-        .when(F.col("fields.corrupt").isNotNull(), wrong_width)
+        F.when(~F.is_valid_utf8("text"), NOT_UTF_8)
+        .when(quotes % 2 == 1, UNBALANCED)
+        .when(F.col("fields.corrupt").isNotNull(), wrong_width(len(names)))
         .alias("broken")
     )
     row = F.struct(*(F.col(f"fields.c{names.index(name)}").alias(name) for name in needed))
     return (
         lines.where("line > 1")
         .withColumn("fields", fields)
-        .select("file", "line", "text", broken, row.alias("row"))
+        .select("file", "line", F.make_valid_utf8("text").alias("text"), broken, row.alias("row"))
     )
 
 

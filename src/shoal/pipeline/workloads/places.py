@@ -24,8 +24,8 @@ from shoal.frames.reading import read_table_file
 from shoal.frames.spelling import did_you_mean
 from shoal.overlays.trace_rows import BrokerPlace
 from shoal.pipeline.schemas import ATTRIBUTES
-from shoal.pipeline.sources.files import SourceError
 from shoal.pipeline.sources.flights import packaged_file
+from shoal.pipeline.sources.headers import SourceError
 
 # The planners' largest network; more would be a mistyped number.
 MAX_BROKERS = 10_000

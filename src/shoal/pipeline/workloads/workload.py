@@ -135,7 +135,7 @@ def write_workload(
     overwrite: bool = False,
 ) -> WorkloadCounts:
     """Make the workload folder `out` from a publications table (or the folder that holds one)."""
-    _check_options(options)
+    check_options(options)
     own = OwnClients.read(options.own_subscriptions, options.own_publishers, options.seed)
     every = _read_publications(spark, publications_table(publications))
     events = _of_busiest(events_within(every, options.window), options.publishers)
@@ -168,7 +168,8 @@ def write_workload(
         events.unpersist()
 
 
-def _check_options(options: WorkloadOptions) -> None:
+def check_options(options: WorkloadOptions) -> None:
+    """WorkloadError for a number below 1."""
     for name in ("subscriptions", "spread", "publishers", "duration_us"):
         value = getattr(options, name)
         if value is not None and value < 1:
@@ -233,6 +234,16 @@ def _derivation(
     schema = events.schema[ATTRIBUTES].dataType
     assert isinstance(schema, StructType)
     numeric = [field.name for field in schema if isinstance(field.dataType, NUMERIC_TYPES)]
+    return derivation_of(numeric, constants, places, options)
+
+
+def derivation_of(
+    numeric: Sequence[str],
+    constants: Sequence[str],
+    places: Sequence[BrokerPlace],
+    options: WorkloadOptions,
+) -> Derivation:
+    """What workloads are derived by; WorkloadError for options that do not fit the attributes."""
     for name in options.aim_at:
         if name not in numeric:
             raise WorkloadError(

@@ -18,8 +18,8 @@ from shoal.runtime.addresses import Address
 from shoal.runtime.network_sections import AdminSection
 from shoal.runtime.operations.admin_access import basic
 
-# How long an answer may take, if nothing else is said.
-ANSWER_S = 5.0
+# How long an answer may take, if nothing else is said; a wrong password is answered after 5 s.
+ANSWER_S = 8.0
 # Long enough to begin a TLS handshake anywhere.
 _PROBE_S = 3.0
 

@@ -26,6 +26,7 @@ from shoal.model import BrokerId
 from shoal.overlays.dynatops.planning.choosing import Limits
 from shoal.overlays.dynatops.planning.costs import distances, standing
 from shoal.overlays.dynatops.planning.crowd import Crowd, User
+from shoal.overlays.dynatops.planning.hybrid import Gateways, with_gateways
 from shoal.overlays.dynatops.planning.moving import HANDOVER, Move, join_ways, plan_moves
 from shoal.overlays.dynatops.planning.prices import (
     Prices,
@@ -104,6 +105,7 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     load_weight   w_l of section 4
     delay_weight  w_d of Eq. 5
     price         of swaps: messages as they are predicted, or the paper's bound, Eq. 7
+    gateways      also say what clusters of so many brokers would come to; 0: not
     """
 
     hours: float = 10.0
@@ -115,6 +117,7 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     load_weight: float = 1.0
     delay_weight: float = 1.0
     price: Literal["predicted", "bound"] = "predicted"
+    gateways: int = 0
 
 
 class State(msgspec.Struct, frozen=True):
@@ -170,6 +173,7 @@ class Advice(msgspec.Struct, frozen=True):
     delay_unit   of delays
     positions    where each broker stands then
     warnings     what is wrong and stays so
+    gateways     what would be with them, if that was asked
     """
 
     hours: float
@@ -185,6 +189,7 @@ class Advice(msgspec.Struct, frozen=True):
     delay_unit: Literal["hops", "ms"]
     positions: Mapping[BrokerId, int]
     warnings: Sequence[str]
+    gateways: Gateways | None = None
 
 
 def advise(survey: Survey, wishes: Wishes) -> Advice:
@@ -253,6 +258,11 @@ class _Advisor:
             delay_unit="ms" if self._survey.round_trips else "hops",
             positions={name: mapping[number] for name, number in self._numbers.items()},
             warnings=self._warnings(crowd, mapping),
+            gateways=with_gateways(
+                problem, mapping, self._wishes.gateways, self._topics, self._names
+            )
+            if self._wishes.gateways
+            else None,
         )
 
     # --- what is given ------------------------------------------------------------------------

@@ -10,11 +10,15 @@ Source: ours, as DYNATOPS sketches it for future work (section 7).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 
+from shoal.model import BrokerId
 from shoal.overlays.dynatops.planning.costs import distances, standing
+from shoal.overlays.dynatops.planning.prices import no_prices
 from shoal.overlays.dynatops.planning.problem import (
     Amounts,
     Flags,
@@ -23,6 +27,8 @@ from shoal.overlays.dynatops.planning.problem import (
     Problem,
     trees_of,
 )
+from shoal.overlays.dynatops.planning.swapping import Rules, after, swaps
+from shoal.overlays.dynatops.structures.chord import Chord
 from shoal.overlays.dynatops.structures.structure import Structure
 
 
@@ -46,6 +52,51 @@ class Totals(NamedTuple):
     relays: float
     delay: float
     busiest: float
+
+
+class Gateways(msgspec.Struct, frozen=True):
+    """What would be if of clusters of brokers that want the same only one each stood on the ring.
+
+    clusters           their brokers, each with its gateway first
+    messages, relays   of a publication on average, from its topic's root on
+    busiest            the most messages that one broker handles of a publication on average
+    busiest_without    the same of the plan, where all stand on the ring
+    """
+
+    clusters: Sequence[Sequence[BrokerId]]
+    messages: float
+    relays: float
+    busiest: float
+    busiest_without: float
+
+
+def with_gateways(
+    problem: Problem, mapping: Mapping, size: int, keys: Sequence[str], names: Sequence[BrokerId]
+) -> Gateways:
+    """What would be with clusters of so many, whose gateways stand as well as they can.
+
+    `keys` are the topics', `names` the brokers'; `mapping` is where these stand without.  Gateways
+    stand on a new ring by their number first, then change places until no swap of any two helps.
+    """
+    clusters = cluster(problem.wanted, problem.publications, size)
+    structure = Chord(len(clusters.gateways))
+    ring = on_ring(structure, [structure.root(key) for key in keys], problem, clusters)
+    start: Mapping = range(len(clusters.gateways))
+    stand = after(start, list(swaps(ring, start, no_prices(start), Rules("next"))))
+    found, publications = totals(problem, ring, clusters, stand), float(problem.publications.sum())
+    rows = [[names[each]] for each in clusters.gateways.tolist()]
+    for number, name in enumerate(names):
+        row = rows[clusters.of[number]]
+        if name != row[0]:
+            row.append(name)
+    per = 1 / (publications or 1.0)
+    return Gateways(
+        clusters=rows,
+        messages=found.messages * per,
+        relays=found.relays * per,
+        busiest=found.busiest * per,
+        busiest_without=flat_totals(problem, mapping).busiest * per,
+    )
 
 
 def cluster(wanted: Flags, publications: Amounts, size: int) -> Clusters:
