@@ -96,7 +96,7 @@ class Outcomes(Generic[Outcome]):
             own = bucket.ways or self._begin(bucket)
             place = own if place is start else place.steps.get(own) or self._lead(place, own)
             step: Hashable
-            for name, ranged in bucket.ranged and present(bucket.ranged, attributes):
+            for name, ranged in present(bucket.ranged, attributes) if bucket.ranged else ():
                 for bitmaps in ranged:
                     steps = bitmaps.steps(get)
                     if steps is None:

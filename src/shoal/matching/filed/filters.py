@@ -256,7 +256,7 @@ class FiledFilters:
                 found += bucket.always
                 if is_enough is not None and is_enough(found):
                     return found
-            for name, by_type in bucket.rising and present(bucket.rising, attributes):
+            for name, by_type in present(bucket.rising, attributes) if bucket.rising else ():
                 value = get(name)
                 ladder = by_type.get(type(value))
                 if ladder is not None:
@@ -265,19 +265,19 @@ class FiledFilters:
                         found += ladder[1][:cut]
                         if is_enough is not None and is_enough(found):
                             return found
-            for name, by_type in bucket.falling and present(bucket.falling, attributes):
+            for name, by_type in present(bucket.falling, attributes) if bucket.falling else ():
                 value = get(name)
                 ladder = by_type.get(type(value))
                 if ladder is not None:
                     found += ladder[1][bisect_right(ladder[0], value) :]
                     if is_enough is not None and is_enough(found):
                         return found
-            for _, ranged in bucket.ranged and present(bucket.ranged, attributes):
+            for _, ranged in present(bucket.ranged, attributes) if bucket.ranged else ():
                 for bitmaps in ranged:
                     found += bitmaps.search(attributes)
                     if is_enough is not None and is_enough(found):
                         return found
-            for rising, ladders in (bucket.tests and bucket.tested.items()) or ():
+            for rising, ladders in bucket.tested.items() if bucket.tests else ():
                 for name, by_type in present(ladders, attributes):
                     value = get(name)
                     ladder = by_type.get(type(value))
