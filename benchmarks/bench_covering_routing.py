@@ -1,10 +1,10 @@
-"""What covering saves in routing tables: messages, rows and time, on quotes and on flights.
+"""What covering and merging save in routing tables: messages, rows, time, on quotes and flights.
 
 Brokers are a balanced tree (for OctopiA, a product of three clusters), all in this process.  The
 workload's own generator aims subscriptions at each publisher's events: 70 % match a tenth of them,
 25 % a half, 5 % all.  Clients of one symbol or airline often ask for the same or for part of what
-others ask for.  All subscribe, then clients come and go, then publications travel.  Without and
-with covering everybody must get the same.
+others ask for.  All subscribe, then clients come and go, then publications travel.  Without, with
+covering, and with covering and merging everybody must get the same.
 
     python benchmarks/bench_covering_routing.py [--brokers N] [--subscriptions N] [--publications N]
 
@@ -45,6 +45,11 @@ from shoal.pipeline.workloads.workload import class_counts
 PUBLISHERS = 35
 DAYS = 500
 FLIGHTS = "flights.csv"
+SETTINGS = {
+    "plain": {},
+    "covering": {"covering": True},
+    "merging": {"covering": True, "merging": True},
+}
 
 
 class Workload(NamedTuple):
@@ -126,8 +131,8 @@ def workload(
 class Network:
     """Brokers of one system, whose messages arrive in the order in which they are sent."""
 
-    def __init__(self, system: str, brokers: Sequence[str], *, covering: bool) -> None:
-        parameters: Any = SYSTEMS[system].parameters(covering=covering)
+    def __init__(self, system: str, brokers: Sequence[str], settings: dict[str, bool]) -> None:
+        parameters: Any = SYSTEMS[system].parameters(**settings)
         parameters = SYSTEMS[system].complete(parameters, brokers)
         if SYSTEMS[system].links is None:
             links = [(brokers[(at - 1) // 2], brokers[at]) for at in range(1, len(brokers))]
@@ -187,12 +192,16 @@ class Figures(msgspec.Struct, kw_only=True):
 
 
 def measure(
-    system: str, brokers: Sequence[str], made: Workload, publications: int, *, covering: bool
+    system: str,
+    brokers: Sequence[str],
+    made: Workload,
+    publications: int,
+    settings: dict[str, bool],
 ) -> Figures:
     # All brokers' garbage is in one process here, and its collection no input's doing.
     gc.collect()
     gc.disable()
-    network = Network(system, brokers, covering=covering)
+    network = Network(system, brokers, settings)
     for promise, home in made.advertisements:
         network.ask(home, promise.publisher, Advertise(promise))
     network.said, network.slowest_s = 0, 0.0
@@ -240,17 +249,17 @@ def main() -> int:
         made = workload(source(), brokers, options.subscriptions)
         for system in ("tree", "octopia"):
             print(f"{name}, {system}: {len(made.subscriptions):,} subscriptions")
-            both = []
-            for covering in (False, True):
-                figures = measure(system, brokers, made, options.publications, covering=covering)
-                both.append(figures.delivered)
+            found = []
+            for kind, settings in SETTINGS.items():
+                figures = measure(system, brokers, made, options.publications, settings)
+                found.append(figures.delivered)
                 print(
-                    f"  {'covering' if covering else 'plain':<9} {figures.said:>8,} messages, "
+                    f"  {kind:<9} {figures.said:>8,} messages, "
                     f"{figures.said_again:6.1f} a change, {figures.rows:>7,} rows, "
                     f"{figures.set_up_s:6.2f} s, slowest {figures.slowest_ms:5.1f} ms, "
                     f"{figures.per_s:,.0f} publications/s"
                 )
-            same &= both[0] == both[1]
+            same &= all(each == found[0] for each in found)
     print(f"deliveries: {'the same' if same else 'DIFFERENT'}")
     return 0 if same else 1
 

@@ -88,11 +88,15 @@ def covers(system: str) -> bool:
     return "covering" in SYSTEMS[system].parameters.__struct_fields__
 
 
-def covering(system: str, parameters: msgspec.Struct | None) -> msgspec.Struct | None:
-    """The same parameters with covering, where the system can."""
+def covering(
+    system: str, parameters: msgspec.Struct | None, *, merging: bool = False
+) -> msgspec.Struct | None:
+    """The same parameters with covering, and with merging, where the system can."""
     if not covers(system):
         return parameters
-    return msgspec.structs.replace(parameters or SYSTEMS[system].parameters(), covering=True)
+    changed = parameters or SYSTEMS[system].parameters()
+    merges = {"merging": merging} if "merging" in changed.__struct_fields__ else {}
+    return msgspec.structs.replace(changed, covering=True, **merges)
 
 
 def to_rest(system: str, until_us: int) -> int | None:

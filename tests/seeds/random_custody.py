@@ -84,7 +84,7 @@ class Subscriber:
 class RandomCustody:
     """One seed's network; `run` gives what went wrong."""
 
-    def __init__(self, seed: int, system: str, *, faults: int = 6) -> None:
+    def __init__(self, seed: int, system: str, *, faults: int = 6, spreads: bool = False) -> None:
         self.random = random = Random(f"custody/{system}/{seed}")
         self.system = system
         self.faults = faults
@@ -107,6 +107,10 @@ class RandomCustody:
                 window_us=random.choice([20_000, 50_000]),
                 return_us=random.choice([200_000, 2_000_000]),
             )
+            if spreads:
+                self.parameters = msgspec.structs.replace(
+                    self.parameters, dynamic=octopia.Dynamic.SPREAD
+                )
         elif system == "dynatops":
             names = [f"B{number}" for number in range(random.randint(3, 9))]
             self.links = []

@@ -77,7 +77,7 @@ class RandomNetwork:
                 self.parameters, moves=moves, priority=priority
             )
         if seed % 4 == 3:
-            self.parameters = covering(system, self.parameters)
+            self.parameters = covering(system, self.parameters, merging=seed % 8 == 3)
         self.world = World(
             self.links,
             strategy_factory(system, self.parameters),

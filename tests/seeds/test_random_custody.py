@@ -16,20 +16,25 @@ from tests.seeds.test_random_networks import _seeds
 
 # 300: a broker that entered a cluster started anew, and was told to forget what it was asked.
 # 7, 18: what came back to carriers or was held at a gate was overtaken by what its host sent again.
+# 30: the tree of an earlier life of its root was a circle, and publications went round in it.
 # 31: an answer of somebody who was told no more came late; 40: sweeps waited for each other.
 QUICK = {
     "dynatops": (5, 6, 10, 14, 19),
     "tco": (0, 1, 2, 3, 4),
     "octopia": (2, 7, 14, 18, 31, 40, 300, 304),
-    "tid": (2, 5, 14, 200, 304),
+    "tid": (2, 5, 14, 30, 200, 304),
 }
 SOAK = range(1_000)
 SYSTEMS = pytest.mark.parametrize("system", sorted(QUICK))
 
 
-def _play(system: str, seeds: Iterable[int]) -> None:
+# Of OctopiA, where publications are spread over trees.
+SPREAD = (0, 2, 6)
+
+
+def _play(system: str, seeds: Iterable[int], *, spreads: bool = False) -> None:
     for seed in _seeds(seeds):
-        network = RandomCustody(seed, system)
+        network = RandomCustody(seed, system, spreads=spreads)
         problems = network.run()
         told = "\n".join([*network.happened, *problems[:20]])
         assert not problems, f"SHOAL_SEEDS={seed} {system}:\n{told}"
@@ -39,6 +44,15 @@ def _play(system: str, seeds: Iterable[int]) -> None:
 @SYSTEMS
 def test_what_is_settled_has_arrived(system: str) -> None:
     _play(system, QUICK[system])
+
+
+def test_what_is_spread_and_settled_has_arrived() -> None:
+    _play("octopia", SPREAD, spreads=True)
+
+
+@pytest.mark.soak
+def test_what_is_spread_and_settled_has_arrived_in_many() -> None:
+    _play("octopia", SOAK, spreads=True)
 
 
 @pytest.mark.soak

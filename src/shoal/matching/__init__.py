@@ -27,6 +27,7 @@ from shoal.matching.limits import MAX_SEARCHES, MAX_TESTS, check_cost
 from shoal.matching.outcomes import Outcomes
 from shoal.matching.relations.covering import CoveringSet, covering_set
 from shoal.matching.relations.decisions import covers, overlaps, prepare
+from shoal.matching.relations.merging import Merging
 from shoal.matching.relations.string_search import Work
 from shoal.matching.semantics import evaluate, matches
 from shoal.matching.topics.filters import TopicError, check_topic, read_topic_filter, topic_matches
@@ -39,6 +40,7 @@ __all__ = [
     "CoveringSet",
     "Explanation",
     "MatchIndex",
+    "Merging",
     "Outcomes",
     "TopicError",
     "TopicIndex",

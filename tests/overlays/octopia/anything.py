@@ -21,6 +21,7 @@ from shoal.overlays.octopia.messages import (
     NumbersBegin,
     NumbersEnd,
     Parted,
+    Spread,
     Sweep,
     Swept,
     TablesKnown,
@@ -48,6 +49,9 @@ def product_messages(
     )
     return {
         Notification: st.builds(Notification, publications, NUMBERS, NUMBERS, only, shifts),
+        Spread: st.builds(
+            Spread, publications, NUMBERS, NUMBERS, st.lists(NUMBERS, max_size=3).map(tuple)
+        ),
         HomeTable: st.builds(HomeTable, NUMBERS, NUMBERS, ups, some),
         HomeChange: st.builds(
             HomeChange, NUMBERS, NUMBERS, ups, some, st.lists(names, max_size=3).map(tuple)

@@ -10,7 +10,7 @@ from random import Random
 from shoal.broker.messages import Publish
 from shoal.language import parse
 from shoal.model import Advertisement, Publication, Subscription
-from shoal.overlays.octopia.parameters import Congestion, Dynamic, Parameters
+from shoal.overlays.octopia.parameters import UNORDERED, Congestion, Dynamic, Parameters
 from shoal.overlays.octopia.places.labels import Product, rows_of
 from shoal.overlays.octopia.system import SYSTEM
 from shoal.overlays.registry import strategy_factory
@@ -48,6 +48,7 @@ class RandomProduct:
             threshold=random.choice([0.0, 2.0, 10.0]),
             return_us=random.choice([200_000, 2_000_000]),
             covering=bool(seed % 2),
+            merging=seed % 4 == 3,
         )
         self.world = World(
             self.product.links,
@@ -143,7 +144,7 @@ class RandomProduct:
         problems += [f"phantom {key}" for key in verdict.phantoms]
         if not self.deaths:
             problems += [f"twice {key}" for key in verdict.duplicates]
-        if not self.deaths and self.parameters.dynamic is not Dynamic.FREE:
+        if not self.deaths and self.parameters.dynamic not in UNORDERED:
             problems += [f"overtaken {key}" for key in verdict.out_of_order]
         return problems + self._table_problems()
 

@@ -202,3 +202,23 @@ def test_copies_along_other_trees_are_for_other_clients() -> None:
     for tree in trees:
         here.tell("B1", "B2", TreeCopy((routed,), 1, (tree,)))
     assert sorted(here.delivered()) == [(1, "C1"), (1, "C2")]
+
+
+def test_who_starts_again_finds_no_place_in_a_tree_of_its_earlier_life() -> None:
+    """Its way to the root was a circle then, and so were publications' ways."""
+    here = Stage([("1", "2"), ("2", "3"), ("1", "3")], "tid")
+    here.ask("3", "P", Advertise(advertisement("p")))
+    here.carry("3", "1")
+    here.carry("1", "2")
+    here.settle()
+    here.brokers["3"] = Broker("3", (), here.factory)
+    for left, right in (("3", "2"), ("2", "3"), ("3", "1"), ("1", "3")):
+        here.links[left, right].clear()
+        here.handle(left, LinkChanged(right, LinkState.UP))
+    here.ask("3", "S", Subscribe(subscription("s", client="S")))
+    here.settle()
+    assert all(
+        not (tree.advertisements or tree.entries)
+        for each in here.brokers.values()
+        for tree in each.strategy.trees.all.values()
+    )

@@ -9,11 +9,15 @@ import pytest
 
 from shoal.broker.effects import Requested, Send
 from shoal.broker.messages import Advertise, Goodbye, Message, Publish, Subscribe, Unsubscribe
-from shoal.model import EVERYTHING, Subscription
+from shoal.language import parse
+from shoal.matching.relations.decisions import prepare
+from shoal.model import EVERYTHING, And, Filter, Operator, Subscription, predicate
 from shoal.overlays.tree.routing_table import MOST_COVERED
 from shoal.overlays.tree.system import Parameters
 from tests.broker.transcript import LINE, Stage, advertisement, publication, subscription
 from tests.matching.test_hostile_filters import PAIRS, SECONDS
+from tests.mqtt.connection.test_hostile import Calls
+from tests.mqtt.hostile import filters
 
 
 def stage() -> Stage:
@@ -127,3 +131,31 @@ def test_filters_made_to_be_slow_hold_nobody(pair: str) -> None:
         hostile = Subscription(id=f"h{number}", client="C", filter=filter)
         here.brokers["B3"].strategy.propagation.add_subscription(hostile, None, [])
         assert time.thread_time() - started < SECONDS
+
+
+# Of one input, as `tests/mqtt/connection/test_hostile.py` counts them: some 20 ms.
+MOST_CALLS = 100_000
+
+
+@pytest.mark.parametrize("name", ["alternatives", "alternatives alike", "tests"])
+def test_many_filters_at_their_limits_hold_nobody(name: str) -> None:
+    """Looking for those that one may cover once took longer with each that was there."""
+    here = stage()
+    where = parse(dict(filters())[name]).expression
+    topics = [
+        predicate("topic", Operator.EQ, f"t{number}")
+        if number % 3
+        else predicate("z", Operator.GT, number)
+        for number in range(40)
+    ]
+    asked = [
+        Subscription(id=f"s{number}", client="C", filter=Filter(And((topic, where))))
+        for number, topic in enumerate(topics)
+    ]
+    requests = [*map(Subscribe, asked), *(Unsubscribe(each.id) for each in asked)]
+    for each in asked:
+        prepare(each.filter)  # of which the door counts the work
+    for request in requests:
+        with Calls() as calls:
+            here.handle("B3", Requested("C", request))
+        assert calls.count < MOST_CALLS

@@ -18,10 +18,10 @@ from shoal.experiments.studies.study import ScaleName
 
 Part = Literal["publishers", "subscribers", "burst", "sources", "output", "clusters", "failures"]
 # TID, static and dynamic; OctopiA's static routing (SNR); its inter-cluster dynamic routing (IDR)
-# with equation 10 as in the paper; and, ours, without flapping, and in order.
-Way = Literal["tid", "tid-dynamic", "snr", "idr", "steady", "ordered"]
+# with equation 10 as in the paper; and, ours, without flapping, in order, and spread over trees.
+Way = Literal["tid", "tid-dynamic", "snr", "idr", "steady", "ordered", "spread"]
 PAPERS: tuple[Way, ...] = ("tid", "tid-dynamic", "snr", "idr")
-OURS: tuple[Way, ...] = ("steady", "ordered")
+OURS: tuple[Way, ...] = ("steady", "ordered", "spread")
 # Per minute, of the publisher whose rate is high (VIII).
 RATES = (100_000, 80_000, 60_000)
 CLUSTERS = 5

@@ -36,6 +36,7 @@ ROUTING: Mapping[Way, tuple[Dynamic, Congestion]] = {
     "idr": (Dynamic.FREE, Congestion.PAPER),
     "steady": (Dynamic.FREE, Congestion.STEADY),
     "ordered": (Dynamic.ORDERED, Congestion.STEADY),
+    "spread": (Dynamic.SPREAD, Congestion.STEADY),
 }
 
 

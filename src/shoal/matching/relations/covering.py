@@ -207,12 +207,12 @@ class CoveringSet(Generic[Id]):
             changes.keep(entry.shown, entry.filter)
             return
         outlines = tuple(map(outline, entry.regions))
-        for each in self._candidates.containing(outlines):
+        for each in self._candidates.containing(outlines, work):
             if self._has_room(each) and _covers(each, entry, work):
                 _hang(entry, each)
                 return
         covered: list[_Entry[Id]] = []
-        for each in dict.fromkeys(self._candidates.within(outlines)):
+        for each in dict.fromkeys(self._candidates.within(outlines, work)):
             if self._most is not None and len(covered) + len(entry.covered) >= self._most:
                 break
             if _covers(entry, each, work):

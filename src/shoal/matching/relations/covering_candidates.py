@@ -6,6 +6,9 @@ regions are filed by the attributes they fix (`symbol = 'YHOO'`), then by those 
 within those a table of bounds is compared at once.  Every answer is a superset of the truth in a
 definite order; what a candidate really covers is for `relations.regions_cover` to say.
 
+Looking for them takes work, too: filters of strangers may fix something else each.  Where the work
+that is given is spent, no more are found.
+
 >>> from shoal.language import parse
 >>> from shoal.matching.relations.outlines import outline
 >>> from shoal.matching.relations.decisions import regions
@@ -42,6 +45,7 @@ from shoal.matching.relations.outlines import (
     may_hold,
     suits,
 )
+from shoal.matching.relations.string_search import Work
 
 Entry = TypeVar("Entry", bound=Hashable)
 Key = TypeVar("Key")
@@ -60,6 +64,13 @@ class _TableKey(NamedTuple):
 
 # Tables of fewer rows are not compared: asking about each of them takes no longer.
 COMPARED_ROWS = 16
+
+# What it takes to look at a bucket, and at a table of it; bounds that are compared in one step.
+_STEPS_A_BUCKET = 6
+_STEPS_A_TABLE = 12
+_BOUNDS_A_STEP = 250
+# Buckets that are counted, and not looked at, in one step.
+_COUNTED_A_STEP = 8
 
 
 class _Table(Generic[Entry]):
@@ -80,6 +91,13 @@ class _Table(Generic[Entry]):
 
     def __len__(self) -> int:
         return len(self._keys)
+
+    @property
+    def steps(self) -> int:
+        """What it takes to compare all rows at once."""
+        return (
+            _STEPS_A_TABLE + len(self.kinds) + len(self._keys) * len(self.kinds) // _BOUNDS_A_STEP
+        )
 
     def add(self, key: tuple[Entry, int], bounds: tuple[float, ...]) -> None:
         at = len(self._keys)
@@ -167,13 +185,15 @@ class _Bucket(Generic[Entry]):
             for name in (None, *names):
                 yield self._by_name, name
 
-    def containing(self, inner: Outline) -> Iterator[Entry]:
+    def containing(self, inner: Outline, work: Work | None) -> Iterator[Entry]:
         """The entries of rows that may contain a region."""
         for fixed in self.fixed.values():
             if not may_fix(fixed, inner):
                 return
         for first in (None, *inner.fixed, *inner.bounds):
             for table in self._by_first.get(first, {}).values():
+                if not _spend(work, table.steps):
+                    return
                 held = [inner_bounds(inner, name) for name in table.kinds]
                 if all(
                     bounds is not None and suits(kind, bounds.kind)
@@ -181,7 +201,7 @@ class _Bucket(Generic[Entry]):
                 ):
                     yield from table.containing(_row_of(bounds for bounds in held if bounds))
 
-    def within(self, outer: Outline) -> Iterator[Entry]:
+    def within(self, outer: Outline, work: Work | None) -> Iterator[Entry]:
         """The entries of representative rows that may lie within a region."""
         demanded = dict(outer.bounds)
         inner = Outline(self.fixed, {})
@@ -197,6 +217,8 @@ class _Bucket(Generic[Entry]):
         limits = _row_of(demanded.values())
         named = [self._by_name.get(name, {}) for name in (None, *demanded)]
         for table in min(named, key=len).values():
+            if not _spend(work, table.steps):
+                return
             if all(
                 name in table.kinds and suits(bounds.kind, table.kinds[name])
                 for name, bounds in demanded.items()
@@ -204,6 +226,11 @@ class _Bucket(Generic[Entry]):
                 lows = [table.columns[name] for name in demanded]
                 highs = [at + len(table.kinds) for at in lows]
                 yield from table.within(lows + highs, limits)
+
+
+def _spend(work: Work | None, steps: int) -> bool:
+    """Whether there was enough left, if there is a bound."""
+    return work is None or work.spend(steps)
 
 
 def _row_of(bounds: Iterable[Bounds]) -> tuple[float, ...]:
@@ -242,19 +269,23 @@ class CoveringCandidates(Generic[Entry]):
             if not bucket.size:
                 self._close(bucket)
 
-    def containing(self, outlines: Sequence[Outline]) -> Iterator[Entry]:
+    def containing(self, outlines: Sequence[Outline], work: Work | None = None) -> Iterator[Entry]:
         """Entries that may cover one with these outlines, some perhaps more than once."""
-        # Whatever covers all of them contains any one: the one that asks the fewest.
-        inner = min(outlines, key=self._wide_rows) if len(outlines) > 1 else outlines[0]
+        inner = outlines[0] if len(outlines) == 1 else self._narrowest(outlines, work)
         for buckets in self._wide_buckets(inner):
             for bucket in buckets:
-                yield from bucket.containing(inner)
+                if not _spend(work, _STEPS_A_BUCKET):
+                    return
+                yield from bucket.containing(inner, work)
 
-    def within(self, outlines: Sequence[Outline]) -> Iterator[Entry]:
+    def within(self, outlines: Sequence[Outline], work: Work | None = None) -> Iterator[Entry]:
         """Entries that one with these outlines may cover, some perhaps more than once."""
         for outer in outlines:
+            steps = _STEPS_A_BUCKET + len(outer.bounds)
             for bucket in self._narrow_buckets(outer):
-                yield from bucket.within(outer)
+                if not _spend(work, steps):
+                    return
+                yield from bucket.within(outer, work)
 
     def _alike(self, each: Outline) -> tuple[int, int]:
         """About how many regions would be found beside this one."""
@@ -301,8 +332,16 @@ class CoveringCandidates(Generic[Entry]):
             if bounds.kind == STRING:
                 yield self._anchored.get(Fixed(name, SHAPE, None), ())
 
-    def _wide_rows(self, inner: Outline) -> int:
-        return sum(bucket.size for buckets in self._wide_buckets(inner) for bucket in buckets)
+    def _narrowest(self, outlines: Sequence[Outline], work: Work | None) -> Outline:
+        """Whatever covers all of them contains any one: the one that asks the fewest."""
+        best, fewest = outlines[0], -1
+        for each in outlines:
+            sizes = [bucket.size for buckets in self._wide_buckets(each) for bucket in buckets]
+            if fewest < 0 or sum(sizes) < fewest:
+                best, fewest = each, sum(sizes)
+            if not _spend(work, 1 + len(sizes) // _COUNTED_A_STEP):
+                break
+        return best
 
     def _narrow_buckets(self, outer: Outline) -> Iterable[_Bucket[Entry]]:
         """Buckets among which are all whose regions may lie within a region."""

@@ -126,8 +126,9 @@ class Values(NamedTuple):
 
 Region = Mapping[str, Values]
 
-# So many points of a set are worth one step of work.
+# So many points of a set are worth one step of work, and so many attributes of a region.
 _POINTS_A_STEP = 8
+_ATTRIBUTES_A_STEP = 4
 
 _BOTH = frozenset((False, True))
 _NEITHER: frozenset[bool] = frozenset()
@@ -216,7 +217,13 @@ def _partners(
         for name, values in right.items():
             same = values_of.setdefault(name, {})
             same[id(values)] = (values, same.get(id(values), (values, 0))[1] | 1 << number)
+    if not work.spend(sum(map(len, rights)) // _ATTRIBUTES_A_STEP):
+        yield None
+        return
     for left in lefts:
+        if not work.spend(1 + len(values_of) // _ATTRIBUTES_A_STEP):
+            yield None
+            return
         suited = everyone
         for name, several in values_of.items():
             mine = left.get(name, missing)

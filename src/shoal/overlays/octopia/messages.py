@@ -31,6 +31,18 @@ class Notification(Carrier, frozen=True):
     shifts: Mapping[int, int] = {}
 
 
+class Spread(Carrier, frozen=True):
+    """Publications on their way along this cluster's tree, for several clusters (`spreading.py`).
+
+    clusters  bits of those for which the receiver sees to the regions
+    regions   those regions: of the receiver, and beyond it
+    """
+
+    hops: int
+    clusters: int
+    regions: tuple[int, ...]
+
+
 class HomeTable(Message, frozen=True):
     """The table of the broker of `region` in this cluster, all of it."""
 
@@ -184,6 +196,7 @@ MESSAGES: tuple[type[Message], ...] = (
     Parted,
     AdvertisementsSaid,
     Notification,
+    Spread,
     HomeTable,
     HomeChange,
     TablesKnown,

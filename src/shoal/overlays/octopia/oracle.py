@@ -4,7 +4,8 @@ It knows nothing of how tables come to be.  At rest, every broker of the product
 each cluster's subscriptions are at all its brokers, each advertisement is at its host and at the
 broker by which that enters each other cluster, and a bit is on exactly where something of that
 cluster overlaps.  With covering others may lack a subscription exactly when they have one of the
-same home that covers it.  All know the same places, and the same tree.
+same home that covers it; with merging the home's unions are subscriptions like those.  All know the
+same places, and the same tree.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from itertools import permutations
 
 from shoal.matching import covers, overlaps
 from shoal.model import Advertisement, BrokerId, Subscription
+from shoal.overlays.merging import unions
 from shoal.overlays.octopia.places.labels import Product
 from shoal.overlays.octopia.protocol import Octopia
 from shoal.overlays.octopia.ways import bits_of
@@ -26,16 +28,17 @@ def problems(picture: Picture, brokers: Mapping[BrokerId, Octopia]) -> list[str]
     advertised, subscribed = list(picture.advertisements), list(picture.subscriptions)
     for name, broker in sorted(brokers.items()):
         product = broker.product
+        said = list(subscribed)
+        if broker.parameters.merging:
+            said += [each for each in unions(subscribed) if each[1] != name]
         wanted = sorted(
             (product.position(home).region, subscription.id)
-            for subscription, home in subscribed
+            for subscription, home in said
             if product.position(home).cluster == broker.cluster
         )
         have = sorted((each.region, each.subscription.id) for each in broker.tables.subscriptions)
         if broker.parameters.covering:
-            wanted = [
-                row for row in wanted if row in have or not _is_covered(broker, row, subscribed)
-            ]
+            wanted = [row for row in wanted if row in have or not _is_covered(broker, row, said)]
             found += _needless(broker)
         found += _differences(f"{name}: subscriptions", wanted, have)
         rows = sorted(

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 import msgspec
 
 from shoal.model import BrokerId
+from shoal.overlays.merging import check_merging
 from shoal.overlays.octopia.places.labels import Product, most_clusters, rows_of
 from shoal.overlays.shapes import Link, TopologyError
 
@@ -26,12 +27,19 @@ class Dynamic(enum.Enum):
 
     ORDERED   as FREE, within the publisher's region; each cluster is entered in its order (ours)
     FREE      whenever outputs are congested: IDR (VII-B)
+    SPREAD    as FREE; a host with congested outputs sends each publication along one cluster's
+              tree, which enters the others region by region (ours: the paper's future work)
     STATIC    never: SNR (VII-A)
     """
 
     ORDERED = "ordered"
     FREE = "free"
+    SPREAD = "spread"
     STATIC = "static"
+
+
+# Publications of one publisher may overtake each other.
+UNORDERED = (Dynamic.FREE, Dynamic.SPREAD)
 
 
 class Congestion(enum.Enum):
@@ -67,6 +75,7 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     retry_us      a broker that was not there is asked again after this (ours): 2 s
     covering      a broker tells its cluster no subscription that another of its own covers (ours;
                   PADRES does so on trees): no
+    merging       with covering: it tells its cluster unions of its own (ours, as PADRES): no
     """
 
     clusters: int = 0
@@ -82,8 +91,10 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     patience_us: int = 10_000_000
     retry_us: int = 2_000_000
     covering: bool = False
+    merging: bool = False
 
     def __post_init__(self) -> None:
+        check_merging(covering=self.covering, merging=self.merging)
         for name in _AT_LEAST_ONE:
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}: {getattr(self, name)} is not at least 1")

@@ -23,7 +23,7 @@ from shoal.overlays.octopia.known.hosted import Hosted
 from shoal.overlays.octopia.known.tables import Entry, Tables
 from shoal.overlays.octopia.onward import onward
 from shoal.overlays.octopia.outputs import Outputs
-from shoal.overlays.octopia.parameters import Dynamic, Parameters
+from shoal.overlays.octopia.parameters import UNORDERED, Dynamic, Parameters
 from shoal.overlays.octopia.places.labels import Product
 from shoal.overlays.octopia.places.news import News
 from shoal.overlays.octopia.places.roster import Place, Places, Roster, Stay, known_places
@@ -145,7 +145,7 @@ class Octopia(BaseStrategy):
 
     @property
     def keeps_order(self) -> bool:
-        return self.parameters.dynamic is not Dynamic.FREE
+        return self.parameters.dynamic not in UNORDERED
 
     def onward(self, asked: Asked) -> Onward:
         if not self.is_placed:

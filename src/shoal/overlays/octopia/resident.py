@@ -13,6 +13,7 @@ from shoal.broker.messages import Advertise, Carrier, Message, Unadvertise
 from shoal.broker.strategy import ProtocolError, unexpected
 from shoal.broker.wire import MAX_HOPS
 from shoal.model import BrokerId
+from shoal.overlays.merging import OwnMerging
 from shoal.overlays.octopia import gate, keeping, routing
 from shoal.overlays.octopia.known import exchange
 from shoal.overlays.octopia.known.cluster_tables import ClusterTables
@@ -36,6 +37,7 @@ from shoal.overlays.octopia.messages import (
     Notification,
     NumbersBegin,
     NumbersEnd,
+    Spread,
     Sweep,
     Swept,
     TablesKnown,
@@ -44,7 +46,7 @@ from shoal.overlays.octopia.messages import (
     WayLost,
 )
 from shoal.overlays.octopia.outputs import Outputs
-from shoal.overlays.octopia.parameters import Dynamic, Parameters
+from shoal.overlays.octopia.parameters import UNORDERED, Parameters
 from shoal.overlays.octopia.places.labels import Product
 from shoal.overlays.octopia.places.roster import Place, Roster, Stay
 from shoal.overlays.octopia.routing import Routing
@@ -108,7 +110,7 @@ class Resident:
             parameters.retry_us,
             self._say_up,
             self._is_link_needed,
-            keeps_order=parameters.dynamic is not Dynamic.FREE,
+            keeps_order=parameters.dynamic not in UNORDERED,
             has_linked_up=not comes,
         )
         self.attachments = self.ties.attachments
@@ -131,6 +133,7 @@ class Resident:
             self.routing.changed,
             lambda up, region: product.is_above(up, region, self.cluster),
             covering=parameters.covering,
+            merging=OwnMerging(broker) if parameters.merging else None,
         )
         self.entering = Entering(self.tables, self.cluster_tables, self.exchange)
         self.departing = Departing(broker, self)
@@ -177,6 +180,11 @@ class Resident:
     def returned(
         self, neighbour: BrokerId, carrier: Carrier, now_us: int, out: list[Effect]
     ) -> None:
+        if isinstance(carrier, Spread):
+            hops, clusters, regions = carrier.hops - 1, carrier.clusters, frozenset(carrier.regions)
+            spreading = self.routing.spreading
+            spreading.recover(carrier.publications, hops, clusters, regions, now_us, out)
+            return
         assert isinstance(carrier, Notification)
         led_to = self._led_to.get(neighbour, [])
         self.routing.take_back(neighbour, carrier, led_to, now_us, out)
@@ -321,6 +329,10 @@ class Resident:
             self._check(message)
             self.routing.receive(neighbour, message, now_us, out)
             self._go_on(now_us, out)
+        elif type(message) is Spread:
+            self._check_bits(message.clusters, message.hops)
+            self.routing.spreading.receive(neighbour, message, now_us, out)
+            self._go_on(now_us, out)
         elif isinstance(message, DepartingMessage):
             self.departing.receive(neighbour, message, now_us, out)
         elif isinstance(message, Sweep | Swept):
@@ -332,14 +344,17 @@ class Resident:
             self._hear_secondary(neighbour, message, now_us, out)
 
     def _check(self, message: Notification) -> None:
+        self._check_bits(message.owed, message.hops)
         clusters = self.product.clusters
-        if not 0 <= message.owed < 1 << clusters:
-            raise ProtocolError(f"{message.owed} are no bits of {clusters} clusters")
         for cluster in message.shifts:
             if not 0 <= cluster < clusters:
                 raise ProtocolError(f"{cluster} is none of {clusters} clusters")
-        if not 0 <= message.hops < MAX_HOPS:
-            raise ProtocolError(f"{message.hops} is no number of hops")
+
+    def _check_bits(self, bits: int, hops: int) -> None:
+        if not 0 <= bits < 1 << self.product.clusters:
+            raise ProtocolError(f"{bits} are no bits of {self.product.clusters} clusters")
+        if not 0 <= hops < MAX_HOPS:
+            raise ProtocolError(f"{hops} is no number of hops")
 
     def _hear_primary(
         self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]

@@ -37,6 +37,7 @@ from shoal.overlays.octopia.outputs import Outputs
 from shoal.overlays.octopia.parameters import Dynamic, Parameters
 from shoal.overlays.octopia.places.labels import Product
 from shoal.overlays.octopia.reaching import Reach, Reaching
+from shoal.overlays.octopia.spreading import Spreading
 from shoal.overlays.octopia.ways import copies, shortest
 
 RETRY: TimerKey = ("retry",)
@@ -73,6 +74,16 @@ class Routing:
         self._entry_of = entry_of
         self._is_usable = is_usable
         self.reaching = Reaching(product, broker, tables, entry_of, is_usable)
+        self.spreading = Spreading(
+            product,
+            broker,
+            tables,
+            self.reaching,
+            outputs,
+            parameters.threshold,
+            is_usable,
+            self._go_on,
+        )
         self.kept = Keeping(product, self._cluster, tables, parameters, linked)
         self.diverted = 0
         self.numbering = Numbering(outputs, parameters)
@@ -90,7 +101,32 @@ class Routing:
         for owed, run in groupby(
             publications, lambda routed: owed_of(client, routed.publication.attributes)
         ):
-            self._go(tuple(run), 0, None, owed, None, now_us, out)
+            of = tuple(run)
+            if not self._spread(of, owed, now_us, out):
+                self._go(of, 0, None, owed, None, now_us, out)
+
+    def _spread(
+        self, publications: Publications, owed: int, now_us: int, out: list[Effect]
+    ) -> bool:
+        """Spread these, if that is to be done; see `Spreading.begin`."""
+        if self._parameters.dynamic is not Dynamic.SPREAD:
+            return False
+        match = self._tables.matches.of(publications[0].publication.attributes)
+        reach = self.reaching.reach(match.regions, None, None)
+        is_begun = self.spreading.begin(publications, owed, reach, now_us, out)
+        self.diverted += is_begun * len(publications)
+        return is_begun
+
+    def _go_on(
+        self,
+        publications: Publications,
+        hops: int,
+        owed: int,
+        regions: frozenset[int],
+        now_us: int,
+        out: list[Effect],
+    ) -> None:
+        self._go(publications, hops, None, owed, regions, now_us, out)
 
     def receive(
         self, neighbour: BrokerId, message: Notification, now_us: int, out: list[Effect]

@@ -62,7 +62,7 @@ from shoal.overlays.tid.messages import (
     Unbind,
 )
 from shoal.overlays.tid.parameters import Parameters
-from shoal.overlays.tid.trees import Tree, Trees
+from shoal.overlays.tid.trees import LAST_VERSION, Tree, Trees
 
 WAIT_US = 10_000_000
 RENEW: TimerKey = ("renew",)
@@ -167,7 +167,7 @@ class Tid(BaseStrategy):
         self._neighbours.pop(neighbour, None)
         if state is not LinkState.UP:
             self._expected.pop(neighbour, None)
-        self.trees.cut(neighbour)
+        self._cut(neighbour, out)
         for tree in self.trees.all.values():
             for id, hop in list(tree.entries):
                 if hop == neighbour and self.trees.unbind(tree, id, hop):
@@ -182,6 +182,20 @@ class Tid(BaseStrategy):
         self._forwarding.deliveries.look(out)
         self._hear_renew(Renew(self.broker, now_us), None, now_us, out)
         self._departure.link(neighbour, state, out)
+
+    def _cut(self, neighbour: BrokerId, out: list[Effect]) -> None:
+        """Trees whose way to the root is gone are over from here on: say so to all behind.
+
+        Their roots make others, if they live.  Who starts again must not find a place in a tree of
+        its earlier life: its way to the root would be a circle, and so would publications' ways.
+        """
+        for tree in self.trees.over(neighbour):
+            promised = tuple(tree.advertisements)
+            change = TreeChange(tree.id, LAST_VERSION, (), promised, tree.former)
+            out += [Send(each, change) for each in self._neighbours]
+            tree.version = LAST_VERSION
+            tree.advertisements.clear()
+            self.trees.fell(tree)
 
     def _introduce(self, neighbour: BrokerId, out: list[Effect]) -> None:
         """Tell a neighbour of all trees; one that knows a tree otherwise keeps to that way."""
@@ -213,7 +227,7 @@ class Tid(BaseStrategy):
             case Bind(tree_id, subscription):
                 check_filter(subscription.filter, "subscription", subscription.id)
                 tree = self.trees.all.get(tree_id)
-                if tree is not None and tree.last_hop != neighbour:
+                if tree is not None and tree.advertisements and tree.last_hop != neighbour:
                     self._bind(tree, subscription, neighbour, out)
             case Unbind(tree_id, id):
                 tree = self.trees.all.get(tree_id)

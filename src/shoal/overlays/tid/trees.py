@@ -26,6 +26,8 @@ from shoal.overlays.tid.messages import TreeId
 
 # Trees along which nothing is advertised any more whose names are known: longer than words travel.
 MAX_FALLEN = 1_000
+# The version of the last word about a tree: nothing that its root has said comes after it.
+LAST_VERSION = 2**62
 
 
 class Entry:
@@ -42,16 +44,15 @@ class Entry:
 class Tree:
     """One tree: the way to its root, None here, what is advertised along it, who is bound.
 
-    `former` is the tree whose place it takes; a tree is cut when the link to its root has failed.
+    `former` is the tree whose place it takes.
     """
 
-    __slots__ = ("advertisements", "entries", "former", "id", "is_cut", "last_hop", "version")
+    __slots__ = ("advertisements", "entries", "former", "id", "last_hop", "version")
 
     def __init__(self, id: TreeId, last_hop: BrokerId | None, former: TreeId = "") -> None:
         self.id = id
         self.last_hop = last_hop
         self.former = former
-        self.is_cut = False
         self.version = 0
         self.advertisements: dict[AdvertisementId, Advertisement] = {}
         self.entries: dict[tuple[SubscriptionId, BrokerId | None], Entry] = {}
@@ -88,7 +89,7 @@ class Trees:
         tree = self.all.get(id)
         if tree is None:
             tree = self.all[id] = Tree(id, hop, former)
-        if version <= tree.version or (hop != tree.last_hop and not tree.is_cut):
+        if version <= tree.version or hop != tree.last_hop:
             return None
         tree.version = version
         self._fallen.pop(id, None)
@@ -98,15 +99,18 @@ class Trees:
             tree.advertisements[promise.id] = promise
         return tree
 
-    def cut(self, neighbour: BrokerId) -> None:
-        """The link to a neighbour is gone, and with it what was on its way along trees."""
-        for tree in self.all.values():
-            tree.is_cut |= tree.last_hop == neighbour
+    def over(self, neighbour: BrokerId) -> list[Tree]:
+        """The trees whose way to the root leads over a neighbour."""
+        return [
+            each
+            for each in self.all.values()
+            if each.last_hop == neighbour and each.version < LAST_VERSION
+        ]
 
     def is_over(self, id: TreeId) -> bool:
         """Whether nothing comes along a tree any more."""
         tree = self.all.get(id)
-        return tree is None or not tree.advertisements or tree.is_cut
+        return tree is None or not tree.advertisements
 
     def fell(self, tree: Tree) -> None:
         """Forget who was bound to a tree along which nothing is advertised any more.

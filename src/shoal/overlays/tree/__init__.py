@@ -31,9 +31,14 @@ Decisions
   it is told, so moves, exchanges and leaves go on as they did. The other design was one order of
   all rows of a table, in which a row is forwarded if none above it is: filters are compared once,
   not for each neighbour; but rows from the neighbour itself do not count for it, so each row needs
-  another one above it for each direction, and all of them change when a row turns. Merging (one row
-  for several whose union it is) is left out: such a row is nobody's, is said anew, all of it, with
-  each of its parts, and where tables turn without a word both ends must know rows by the same
-  names. Covering is off unless a file says otherwise: the papers' figures and all messages that are
-  predicted are without it.
+  another one above it for each direction, and all of them change when a row turns. Covering is off
+  unless a file says otherwise: the papers' figures and all messages that are predicted are without
+  it.
+- **Unions are made where their parts' clients are** (`overlays/merging.py`), and are subscriptions
+  of that broker's from there on: covering keeps their parts from being told, and where tables turn
+  without a word both ends know them by the same names. PADRES' design merges at each broker on the
+  way, for each neighbour: fewer rows where many brokers ask for nearly the same. But such a row is
+  nobody's, must be said anew with each of its parts, and must come apart before a table turns. With
+  quotes and flights one subscription to all covers the rest after a hop or two, and there is
+  nothing left to merge.
 """

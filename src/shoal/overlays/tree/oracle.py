@@ -3,7 +3,8 @@
 It knows nothing of how tables come to be; `shoal.overlays.tree.propagation` is judged by it.
 
 Which of several filters that cover each other a broker is told is not to be seen from there.  So
-with covering a table may lack a row from a neighbour exactly when a row from there covers it.
+with covering a table may lack a row from a neighbour exactly when a row from there covers it.  With
+merging the unions of each broker's clients are subscriptions like theirs.
 """
 
 from __future__ import annotations
@@ -22,12 +23,16 @@ from shoal.model import (
     Subscription,
     SubscriptionId,
 )
+from shoal.overlays.merging import unions
 from shoal.overlays.system import Picture
 from shoal.overlays.tree.routing_table import RoutingTable
 
 
 def table_problems(picture: Picture, brokers: Mapping[BrokerId, HasTables]) -> list[str]:
     """One line for each row of `brokers` that should not be, or is missing."""
+    if any(broker.tables.merging is not None for broker in brokers.values()):
+        clients = list(picture.subscriptions)
+        picture = picture._replace(subscriptions=[*clients, *unions(clients)])
     expected = expected_tables(*picture)
     tables = {name: broker.tables for name, broker in brokers.items()}
     return check_tables({name: expected.get(name, NO_ROWS) for name in tables}, tables)

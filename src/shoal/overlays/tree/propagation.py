@@ -26,6 +26,7 @@ from shoal.model import (
     Subscription,
     SubscriptionId,
 )
+from shoal.overlays.merging import OwnMerging
 from shoal.overlays.tree.routing_table import AdvertisementEntry, RoutingTable, SubscriptionEntry
 from shoal.overlays.tree.telling import Telling
 
@@ -33,8 +34,14 @@ from shoal.overlays.tree.telling import Telling
 class Propagation:
     """One broker's tables, and what it tells its neighbours as they change."""
 
-    def __init__(self, neighbours: Iterable[BrokerId], *, covering: bool = False) -> None:
-        self.tables = RoutingTable(covering=covering)
+    def __init__(
+        self,
+        neighbours: Iterable[BrokerId],
+        *,
+        covering: bool = False,
+        merging: OwnMerging | None = None,
+    ) -> None:
+        self.tables = RoutingTable(covering=covering, merging=merging)
         self._telling = Telling(self.tables)
         self.neighbours = sorted(neighbours)
 
@@ -169,6 +176,16 @@ class Propagation:
             if known.subscription == subscription and known.last_hop == hop:
                 return
             self.remove_subscription(subscription.id, known.last_hop, out)
+        merging = self.tables.merging
+        if hop is not None or merging is None:
+            self._store(subscription, hop, out)
+            return
+        merged = merging.add(subscription)
+        for each in (*merged.new, subscription):
+            self._store(each, None, out)
+        self._remove(merged.gone, None, out)
+
+    def _store(self, subscription: Subscription, hop: BrokerId | None, out: list[Effect]) -> None:
         entry = self.tables.add_subscription(subscription, hop)
         wanting = [each for each in self.neighbours if each != hop and entry.is_wanted_by(each)]
         self._telling.offer(wanting, (entry,), out)
@@ -183,6 +200,19 @@ class Propagation:
         self, ids: Iterable[SubscriptionId], hop: BrokerId | None, out: list[Effect]
     ) -> None:
         """The same for several, of which none is told in the place of another."""
+        merging = self.tables.merging
+        if hop is not None or merging is None:
+            self._remove(ids, hop, out)
+            return
+        left = tuple(ids)
+        merged = merging.remove(left)
+        for each in merged.new:
+            self._store(each, None, out)
+        self._remove((*left, *merged.gone), None, out)
+
+    def _remove(
+        self, ids: Iterable[SubscriptionId], hop: BrokerId | None, out: list[Effect]
+    ) -> None:
         found = (self.tables.subscriptions.get(id) for id in ids)
         known = [entry for entry in found if entry is not None and entry.last_hop == hop]
         self._telling.remove(known, out)

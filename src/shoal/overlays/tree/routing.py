@@ -40,6 +40,7 @@ from shoal.model import (
     ClientId,
     Subscription,
 )
+from shoal.overlays.merging import OwnMerging
 from shoal.overlays.publishers import LocalPublishers
 from shoal.overlays.requests import check_advertisement, check_filter, check_subscription
 from shoal.overlays.tree.exchange import TIMER as EXCHANGE_TIMER
@@ -67,9 +68,12 @@ class TreeRouting(BaseStrategy):
     gone with it.
     """
 
-    def __init__(self, context: BrokerContext, *, covering: bool = False) -> None:
+    def __init__(
+        self, context: BrokerContext, *, covering: bool = False, merging: bool = False
+    ) -> None:
         self.broker = context.broker
-        self.propagation = Propagation(context.neighbours, covering=covering)
+        merged = OwnMerging(context.broker) if merging else None
+        self.propagation = Propagation(context.neighbours, covering=covering, merging=merged)
         self._neighbours = self.propagation.neighbours
         self.publishers = LocalPublishers(context.broker)
         self.tables = self.propagation.tables

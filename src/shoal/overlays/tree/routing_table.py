@@ -27,6 +27,7 @@ from shoal.model import (
     Subscription,
     SubscriptionId,
 )
+from shoal.overlays.merging import NOBODY, OwnMerging
 from shoal.overlays.tree.overlap_candidates import OverlapCandidates
 
 # What one row that comes may cost at once, beside all that are there: some 25 ms, and one pair's.
@@ -91,6 +92,11 @@ class SubscriptionEntry:
         self.forwarded_to: set[BrokerId] = set()
         self.overlapping: dict[AdvertisementEntry, None] = {}
 
+    @property
+    def is_routed(self) -> bool:
+        """Whether publications go anywhere for it: not for a union, where its parts are."""
+        return self.last_hop is not None or self.client != NOBODY
+
     def is_told(self, hop: BrokerId) -> bool:
         """Whether this neighbour has it from here."""
         return hop in self.forwarded_to
@@ -118,10 +124,11 @@ class RoutingTable:
     """SRT and PRT of one broker.
 
     `routes` says where a publication with certain attributes goes.  `wanted` has, with `covering`,
-    what each neighbour wants.
+    what each neighbour wants.  With `merging`, unions of local subscriptions are rows beside these.
     """
 
-    def __init__(self, *, covering: bool = False) -> None:
+    def __init__(self, *, covering: bool = False, merging: OwnMerging | None = None) -> None:
+        self.merging = merging
         self.advertisements: dict[AdvertisementId, AdvertisementEntry] = {}
         self.subscriptions: dict[SubscriptionId, SubscriptionEntry] = {}
         self.routes: Outcomes[Route] = Outcomes(_route)
@@ -166,7 +173,8 @@ class RoutingTable:
         """Store a subscription whose id is not in the table."""
         entry = SubscriptionEntry(subscription, last_hop)
         self.subscriptions[entry.id] = entry
-        self.routes.add(entry, subscription.filter)
+        if entry.is_routed:
+            self.routes.add(entry, subscription.filter)
         self._entries.add(entry, subscription.filter)
         prepare(subscription.filter)
         work = Work(MOST_WORK)
@@ -211,7 +219,8 @@ class RoutingTable:
 
     def remove_subscription(self, entry: SubscriptionEntry) -> None:
         del self.subscriptions[entry.id]
-        self.routes.remove(entry)
+        if entry.is_routed:
+            self.routes.remove(entry)
         self._entries.remove(entry, entry.subscription.filter)
         for row in entry.overlapping:
             del row.overlapping[entry]

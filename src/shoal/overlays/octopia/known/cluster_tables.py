@@ -6,7 +6,8 @@ and so does a link that has come up.  A broker that has begun anew finds its tab
 says a newer one.  With each change the bits of other clusters' advertisements are said.
 
 With covering a table says only those subscriptions of its broker that no other one there covers:
-whatever matches the others comes to it all the same, and it has all of them itself.
+whatever matches the others comes to it all the same, and it has all of them itself.  With merging
+it says unions of its subscriptions, too, which cover these.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from shoal.broker.messages import Message
 from shoal.broker.strategy import ProtocolError
 from shoal.matching import CoveringSet, Work
 from shoal.model import BrokerId, Subscription, SubscriptionId
+from shoal.overlays.merging import NO_CHANGE, OwnMerging
 from shoal.overlays.octopia.known.exchange import Exchange
 from shoal.overlays.octopia.known.tables import SecondaryRow, Tables
 from shoal.overlays.octopia.messages import BitCleared, BitSet, HomeChange, HomeTable, TableWanted
@@ -49,6 +51,7 @@ class ClusterTables:
         is_above: Callable[[int, int], bool],
         *,
         covering: bool = False,
+        merging: OwnMerging | None = None,
     ) -> None:
         self._tables = tables
         self._is_above = is_above
@@ -61,6 +64,9 @@ class ClusterTables:
         self._covering: CoveringSet[SubscriptionId] | None = None
         if covering:
             self._covering = CoveringSet(MOST_COVERED)
+        # With merging, which is with covering: unions of the own subscriptions.
+        self._merging = merging
+        self._unions: dict[SubscriptionId, Subscription] = {}
         self._said: dict[SubscriptionId, Subscription] = {}
 
     def subscribed(self, subscription: Subscription, out: list[Effect]) -> None:
@@ -68,8 +74,9 @@ class ClusterTables:
         if self._covering is None:
             self.say_change((subscription,), (), out)
             return
-        change = self._covering.add(subscription.id, subscription.filter, Work(MOST_WORK))
-        self._say_kept((subscription.id, *change.kept, *change.dropped), out)
+        merging = self._merging
+        new, gone = NO_CHANGE if merging is None else merging.add(subscription)
+        self._change((*new, subscription), gone, new, out)
 
     def unsubscribed(self, ids: Iterable[SubscriptionId], out: list[Effect]) -> None:
         """These are in the own table no more."""
@@ -78,24 +85,45 @@ class ClusterTables:
             if gone:
                 self.say_change((), gone, out)
             return
+        merging = self._merging
+        new, unions = NO_CHANGE if merging is None else merging.remove(gone)
+        self._change(new, (*gone, *unions), new, out)
+
+    def _change(
+        self,
+        added: Iterable[Subscription],
+        removed: Iterable[SubscriptionId],
+        unions: Iterable[Subscription],
+        out: list[Effect],
+    ) -> None:
+        """Say what comes of these in the covering set; `unions` are new ones of those added."""
+        assert self._covering is not None
         touched: dict[SubscriptionId, None] = {}
         work = Work(MOST_WORK)
-        for id in gone:
+        self._unions.update((each.id, each) for each in unions)
+        for each in added:
+            change = self._covering.add(each.id, each.filter, work)
+            touched.update(dict.fromkeys((each.id, *change.kept, *change.dropped)))
+        for id in removed:
             change = self._covering.remove(id, work)
             touched.update(dict.fromkeys((*change.kept, *change.dropped)))
         self._say_kept(touched, out)
+        for id in removed:
+            self._unions.pop(id, None)
 
     def _say_kept(self, ids: Iterable[SubscriptionId], out: list[Effect]) -> None:
         """Say what of these others lack, and what they need not have any more."""
         assert self._covering is not None
-        own, added, removed = self._tables.own.entries, [], []
+        own, unions, added, removed = self._tables.own.entries, self._unions, [], []
         for id in dict.fromkeys(ids):
             if id not in self._covering.kept:
                 if self._said.pop(id, None) is not None:
                     removed.append(id)
-            elif self._said.get(id) != own[id].subscription:
-                self._said[id] = own[id].subscription
-                added.append(own[id].subscription)
+                continue
+            subscription = unions[id] if id in unions else own[id].subscription
+            if self._said.get(id) != subscription:
+                self._said[id] = subscription
+                added.append(subscription)
         if added or removed:
             self.say_change(tuple(added), tuple(removed), out)
 

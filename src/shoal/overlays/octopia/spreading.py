@@ -1,0 +1,164 @@
+"""Publications that go along another cluster's tree, as outputs are congested (intra-cluster).
+
+Inter-cluster routing relieves a host's outputs to other clusters; but every link of every cluster's
+tree that leads to a subscriber takes a copy of each publication, so a burst lasts as long as one
+output takes to send it.  Here each publication of a burst chooses one tree for all clusters: at
+each region its broker passes copies on to those of the other clusters, over links that are idle
+otherwise.  So all links of a region share the burst, and every broker gets one copy.
+
+Nobody knows what brokers of other clusters want, so those on the way send to all of them.  Where
+its tree is broken, a publication enters the other clusters there, for all that lies beyond.  What
+a lost link may have taken goes once more the usual way, marked: doors know what they have had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from shoal.broker.effects import Effect, Send
+from shoal.model import BrokerId
+from shoal.overlays.octopia.keeping import Publications, again
+from shoal.overlays.octopia.known.tables import Tables
+from shoal.overlays.octopia.messages import Notification, Spread
+from shoal.overlays.octopia.outputs import Outputs
+from shoal.overlays.octopia.places.labels import Position, Product
+from shoal.overlays.octopia.reaching import Reach, Reaching
+from shoal.overlays.octopia.ways import clusters_of
+
+# (publications, hops, owed, regions of this cluster, now_us, out): sends these the usual way.
+GoOn = Callable[[Publications, int, int, frozenset[int], int, list[Effect]], None]
+
+
+class Spreading:
+    """At one broker; `is_usable` as `Routing` has it."""
+
+    def __init__(
+        self,
+        product: Product,
+        broker: BrokerId,
+        tables: Tables,
+        reaching: Reaching,
+        outputs: Outputs,
+        threshold: float,
+        is_usable: Callable[[BrokerId], bool],
+        go_on: GoOn,
+    ) -> None:
+        self._product = product
+        self._broker = broker
+        self._region, self._cluster = product.position(broker)
+        self._tables = tables
+        self._reaching = reaching
+        self._outputs = outputs
+        self._threshold = threshold
+        self._is_usable = is_usable
+        self._go_on = go_on
+
+    def begin(
+        self,
+        publications: Publications,
+        owed: int,
+        reach: Reach,
+        now_us: int,
+        out: list[Effect],
+    ) -> bool:
+        """Spread what a client publishes here, if an output is congested that it needs.
+
+        Not if it is for this cluster alone, or somebody is missing whom its way would need.
+        """
+        cost, limit = self._outputs.cost, self._threshold
+        entries, missing = self._reaching.entries(owed)
+        if not owed or missing or reach.unreached:
+            return False
+        if not any(cost(each) > limit for each in (*reach.inner, *entries.values())):
+            return False
+        regions = tuple(self._tables.homes)
+        ways = self._onward(regions, None)
+        near = all(self._product.position(each).region == self._region for each in entries.values())
+        is_whole = len(self._product.brokers) == self._product.clusters * len(regions)
+        if None in ways or not near or not is_whole:
+            return False
+        clusters = owed | 1 << self._cluster
+        aside = min(entries.values(), key=cost)
+        if max((cost(each) for each in ways if each is not None), default=0.0) <= cost(aside):
+            self._pass_on(publications, 0, None, clusters, regions, now_us, out)
+            return True
+        self._go_on(publications, 0, 0, frozenset((self._region,)), now_us, out)
+        self._send(aside, Spread(publications, 1, clusters, regions), out)
+        return True
+
+    def receive(self, neighbour: BrokerId, message: Spread, now_us: int, out: list[Effect]) -> None:
+        """What a neighbour spreads."""
+        publications, hops = message.publications, message.hops
+        clusters, regions = message.clusters, message.regions
+        self._pass_on(publications, hops, neighbour, clusters, regions, now_us, out)
+
+    def _pass_on(
+        self,
+        publications: Publications,
+        hops: int,
+        source: BrokerId | None,
+        clusters: int,
+        regions: Iterable[int],
+        now_us: int,
+        out: list[Effect],
+    ) -> None:
+        """Serve these regions of these clusters, but for the broker that this comes from."""
+        own = 1 << self._cluster
+        ways = self._onward(regions, source)
+        # Where no link of this cluster leads, brokers of each cluster here have ways of their own.
+        here = (*(each for each in regions if each == self._region), *ways.pop(None, ()))
+        unserved = 0
+        if clusters & own:
+            self._go_on(publications, hops, 0, frozenset(here), now_us, out)
+        for cluster in clusters_of(clusters & ~own):
+            other = self._product.at(Position(self._region, cluster))
+            its = here if other != source else tuple(each for each in here if each != self._region)
+            if other is None or not self._is_usable(other):
+                unserved |= 1 << cluster
+            elif its:
+                self._send(other, Notification(publications, hops + 1, 0, its), out)
+        for neighbour, beyond in ways.items():
+            assert neighbour is not None
+            self._send(neighbour, Spread(publications, hops + 1, clusters, beyond), out)
+        if unserved:
+            self.recover(publications, hops, unserved, frozenset(), now_us, out)
+
+    def recover(
+        self,
+        publications: Publications,
+        hops: int,
+        clusters: int,
+        regions: frozenset[int],
+        now_us: int,
+        out: list[Effect],
+    ) -> None:
+        """Send the usual way what may not have arrived: to all of other clusters, once more.
+
+        What nobody waits for is sent at most once.
+        """
+        own = 1 << self._cluster
+        assured = tuple(again(each) for each in publications if each.publication.assured)
+        if assured:
+            here = regions if clusters & own else frozenset[int]()
+            self._go_on(assured, hops, clusters & ~own, here, now_us, out)
+
+    def _onward(
+        self, regions: Iterable[int], source: BrokerId | None
+    ) -> dict[BrokerId | None, tuple[int, ...]]:
+        """The regions beyond each neighbour of this cluster; None: those to which no link leads."""
+        found: dict[BrokerId | None, tuple[int, ...]] = {}
+        for region in regions:
+            if region == self._region:
+                continue
+            following = self._tables.next_region(region) if region in self._tables.homes else None
+            way = (
+                None if following is None else self._product.at(Position(following, self._cluster))
+            )
+            if way is None or way == source or not self._is_usable(way):
+                way = None
+            found[way] = (*found.get(way, ()), region)
+        return found
+
+    def _send(self, to: BrokerId, message: Notification | Spread, out: list[Effect]) -> None:
+        self._outputs.sent(to, len(message.publications))
+        out.append(Send(to, message))
