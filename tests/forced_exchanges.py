@@ -108,7 +108,7 @@ class Forced(BaseStrategy):
     def returned(
         self, neighbour: BrokerId, carrier: Carrier, now_us: int, out: list[Effect]
     ) -> None:
-        self.overlay.returned(neighbour, carrier, out)
+        self.overlay.returned(neighbour, carrier, now_us, out)
 
     # --- what it hears ------------------------------------------------------------------------
 

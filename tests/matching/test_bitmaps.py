@@ -83,7 +83,8 @@ def test_the_naive_truth_in_the_order_of_adding(
 
 
 def _bitmaps(index: FiledFilters) -> list[Bitmaps]:
-    return [each for table in index._tables.values() for b in table.values() for each in b.ranged]
+    buckets = [each for table in index._tables.values() for each in table.buckets.values()]
+    return [each for bucket in buckets for each in bucket.bitmaps.values()]
 
 
 def test_ids_come_in_the_order_of_adding_whatever_was_searched() -> None:

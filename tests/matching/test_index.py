@@ -16,6 +16,9 @@ from hypothesis import strategies as st
 from shoal.language import parse
 from shoal.matching import MatchIndex, matches
 from shoal.matching import index as index_module
+from shoal.matching.filed import buckets
+from shoal.matching.filed import filters as filed_filters
+from shoal.matching.filed.bitmaps import TESTS_PER_BLOCK
 from shoal.matching.filed.filters import FiledFilters
 from shoal.model import Filter, FilterError, Kind, Not, Operator, Or, Predicate, Value, predicate
 from tests.examples import examples
@@ -34,17 +37,23 @@ def is_small(filter: Filter | None) -> bool:
 
 
 def is_bare(index: MatchIndex) -> bool:
-    return len(index) == 0 and not index._tables and not index.scan and not index._filters
+    return not (len(index) or index._tables or index._by_first or index._named or index._filters)
 
 
 @given(
     st.lists(CHANGES.filter(lambda change: is_small(change[1])), max_size=30),
     st.lists(attributes(), min_size=1, max_size=8),
+    st.sampled_from([0, buckets.FEW]),
 )
 @settings(max_examples=examples(100))
 def test_the_index_agrees_with_the_naive_truth_through_churn(
-    changes: list[tuple[int, Filter | None]], publications: list[Publication]
+    changes: list[tuple[int, Filter | None]], publications: list[Publication], few: int
 ) -> None:
+    with mock.patch.object(buckets, "FEW", few), mock.patch.object(filed_filters, "FEW", few):
+        churn(changes, publications)
+
+
+def churn(changes: list[tuple[int, Filter | None]], publications: list[Publication]) -> None:
     index, truth = MatchIndex(), {}
     for id, filter in changes:
         if filter is not None:
@@ -61,6 +70,58 @@ def test_the_index_agrees_with_the_naive_truth_through_churn(
     for id in list(truth):
         index.remove(id)
     assert is_bare(index)
+
+
+# As one client of a broker may ask, of a few attributes that all publications have and of its own.
+MANY_ATTRIBUTES = {
+    "equal": "topic = 't' AND x{} = 1",
+    "above": "topic = 't' AND x{} > 0",
+    "below": "topic = 't' AND x{} < 2",
+    "between": "topic = 't' AND x{} > 0 AND x{} < 2",
+    "tested": "topic = 't' AND x{} > 0 AND y{} != 1",
+    "equal and tested": "topic = 't' AND x{} = 1 AND y{} != 1",
+}
+
+
+@pytest.mark.parametrize("text", MANY_ATTRIBUTES.values(), ids=list(MANY_ATTRIBUTES))
+def test_filters_on_attributes_that_a_publication_lacks_cost_it_nothing(text: str) -> None:
+    class Counted(dict[str, Value]):
+        looked_for = 0
+
+        def get(self, name: str, default: Any = None) -> Any:
+            self.looked_for += 1
+            return super().get(name, default)
+
+    index = MatchIndex()
+    for number in range(500):
+        index.add(number, parse(text.format(number, number)))
+    publication = Counted(topic="t", x7=1, x9=1, y7=2, y9=1)
+    is_tested = "y" in text
+    assert index._walk(publication, None) == ([7] if is_tested else [7, 9])
+    ranges = 2 if "> 0 AND x" in text else 0
+    assert index._tests_for(publication) == (2 if is_tested else TESTS_PER_BLOCK * ranges)
+    assert publication.looked_for < 20
+
+
+def test_filters_on_many_attributes_are_not_compiled() -> None:
+    """One client's filters would have each publication's broker make columns of thousands."""
+    index = MatchIndex()
+    for number in range(index_module.ATTRIBUTES_MAXIMUM):
+        index.add(number, parse(f"x{number} = 1 AND y != {number}"))
+    for number in range(1_000, 3_000):
+        index.add(number, parse(f"y != {number}"))
+    publication: Publication = {"x1": 1, "y": 1_000}
+    expected = {1, *range(1_001, 3_000)}
+    for _ in range(2):
+        with mock.patch.object(index, "_match_compiled", side_effect=AssertionError):
+            assert set(index.match(publication)) == expected
+            assert list(map(set, index.match_each([publication] * 3))) == [expected] * 3
+        index.remove(0)  # x0
+        with mock.patch.object(index, "_match_compiled", return_value=[[]] * 3) as compiled:
+            assert index.match(publication) == []
+            assert index.match_each([publication] * 3) == [[]] * 3
+        assert compiled.call_count == 2
+        index.add(0, parse("x0 = 1"))
 
 
 def test_a_filter_that_matches_in_two_ways_is_named_once() -> None:

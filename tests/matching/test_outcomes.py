@@ -9,14 +9,18 @@ import pytest
 
 from shoal.language import parse
 from shoal.matching import MatchIndex, Outcomes, outcomes
+from shoal.matching.filed import buckets, filters
 from tests.seeds.random_index import RandomIndex
 
 
+@pytest.mark.parametrize("few", [0, buckets.FEW])
 @pytest.mark.parametrize("remembered", [20, 2_000, outcomes.MAX_REMEMBERED])
 def test_an_outcome_is_made_of_what_matches_now(
-    remembered: int, monkeypatch: pytest.MonkeyPatch
+    remembered: int, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(outcomes, "MAX_REMEMBERED", remembered)
+    for module in (buckets, filters, outcomes):
+        monkeypatch.setattr(module, "FEW", few)
     found = 0
     for seed in range(8):
         random, drawn = Random(seed), RandomIndex(seed)

@@ -6,7 +6,9 @@ import pytest
 
 from shoal.mqtt import content
 from shoal.mqtt.access import Admission, Credentials
-from shoal.mqtt.codec.packets import Connect, Subscribe, SubscriptionRequest, Unsubscribe
+from shoal.mqtt.codec.encoder import encode
+from shoal.mqtt.codec.packet_types import MQTT_5
+from shoal.mqtt.codec.packets import Connect, Publish, Subscribe, SubscriptionRequest, Unsubscribe
 from shoal.mqtt.codec.properties import Properties
 from shoal.mqtt.codec.reason_codes import FIRST_ERROR, ReasonCode
 from shoal.mqtt.limits import _RANGES, Limits
@@ -100,3 +102,34 @@ def test_others_have_their_turn_while_retained_messages_are_tested(
     most = subscribing.SLICE_TESTS // 100
     assert max(after - before for before, after in pairwise(turns)) <= most
     assert len(turns) >= 300 // most
+
+
+MANY = 2_048
+TOPIC = "/".join("a" * 11)
+ALL_OF_IT = ["/".join("a+"[n >> bit & 1] for bit in range(11)) for n in range(MANY)]
+HEAVY = {
+    "topic filters that match": (ALL_OF_IT, TOPIC),
+    "topic filters that nearly match": ([f"{each}/b" for each in ALL_OF_IT], f"{TOPIC}/c"),
+    "filters of content": ([f"{TOPIC}?x!={n}" for n in range(5 * MANY)], TOPIC),
+}
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+@pytest.mark.parametrize(("filters", "topic"), HEAVY.values(), ids=list(HEAVY))
+def test_publications_that_are_much_work_are_taken_in_turns(
+    filters: list[str], topic: str, qos: int
+) -> None:
+    """Whoever subscribes to much makes every publication work; those of one read are not one."""
+    house = House(maximum_topic_filters=100_000, maximum_filter_bytes=65_536)
+    greedy, flood = house.connect("greedy"), house.connect("flood")
+    for first in range(0, len(filters), 1_000):
+        some = filters[first : first + 1_000]
+        greedy.send(Subscribe(1, tuple(map(SubscriptionRequest, some))))
+        assert set(greedy.take()[0].reason_codes) == {ReasonCode.SUCCESS}
+    data = b"".join(
+        encode(Publish(topic, b"%d" % number, qos, packet_id=number if qos else 0), MQTT_5)
+        for number in range(1, 201)
+    )
+    before = house.clients.statistics.publications_received
+    flood.connection.receive(data, house.now_us)
+    assert house.clients.statistics.publications_received - before <= 20

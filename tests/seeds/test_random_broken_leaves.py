@@ -6,10 +6,14 @@ A few seeds here, 1,000 by `make soak`; SHOAL_SEEDS="7" or "0-999" replays chose
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable
+from unittest.mock import patch
 
 import pytest
 
+from shoal.broker.effects import Effect, Input, LinkChanged
+from shoal.broker.machine import Broker
 from tests.seeds.broken_leaves import LEAVES_US, BrokenLeave
 from tests.seeds.random_network import END_US, SECOND_US
 from tests.systems import TREES
@@ -53,6 +57,30 @@ def _run(seeds: Iterable[int], system: str, *, lossy: bool = False, patient: boo
 @pytest.mark.parametrize("patient", [False, True])
 def test_a_leave_that_breaks_leaves_one_tree(system: str, patient: bool) -> None:
     assert _run(QUICK, system, patient=patient) > 2 or CHOSEN
+
+
+@pytest.mark.parametrize("seed", [4, 7])
+def test_no_link_comes_and_goes_while_a_leave_is_broken(seed: int) -> None:
+    """It did some 30 to 300 times a second, up to 10 s long: one end wanted it, and the other not.
+
+    4: both had agreed on it, but one had been asked for it by a leave that failed.  7: who left
+    opened links anew that had ended because their other ends had moved.
+    """
+    ups: Counter[tuple[str, str]] = Counter()
+    handle = Broker.handle
+
+    def counted(self: Broker, input: Input, now_us: int) -> list[Effect]:
+        if isinstance(input, LinkChanged) and input.up:
+            ups[self.id, input.neighbour] += 1
+        return handle(self, input, now_us)
+
+    whole = BrokenLeave(seed, system="self_organising")
+    whole.world.run(LEAVES_US + 20 * SECOND_US)
+    with patch.object(Broker, "handle", counted):
+        broken = BrokenLeave(seed, system="self_organising")
+        broken.break_something(whole.world.departures[whole.leaver])
+        assert broken.run(UNTIL_US) == []
+    assert max(ups.values()) < 10
 
 
 @pytest.mark.soak

@@ -45,6 +45,9 @@ if TYPE_CHECKING:
 BATCH_MINIMUM = 128
 # More tests than these, one by one, take longer than the compiled parts do with one batch.
 TESTS_MAXIMUM = 1_000
+# The compiled parts look at a column of each attribute that filters name, in every batch: of more
+# of them that takes longer, and to make the parts takes seconds.
+ATTRIBUTES_MAXIMUM = 256
 
 
 class MatchIndex(FiledFilters):
@@ -116,7 +119,11 @@ class MatchIndex(FiledFilters):
     def match(self, attributes: Attributes) -> list[Any]:
         """The ids of the filters that match a publication with these attributes, each once."""
         attributes = checked(attributes)
-        if self._work > TESTS_MAXIMUM and self._tests_for(attributes) > TESTS_MAXIMUM:
+        if (
+            self._work > TESTS_MAXIMUM
+            and self._may_compile
+            and self._tests_for(attributes) > TESTS_MAXIMUM
+        ):
             return self._match_compiled([attributes])[0]
         found = self._match(attributes)
         if self._compiled is not None:
@@ -126,7 +133,7 @@ class MatchIndex(FiledFilters):
     def match_each(self, publications: Sequence[Attributes]) -> list[list[Any]]:
         """As `match`, for each of many, in whichever way is faster."""
         count = len(publications)
-        if self._work * count > TESTS_MAXIMUM and count > 1:
+        if self._work * count > TESTS_MAXIMUM and count > 1 and self._may_compile:
             # A few say what to expect of all.
             some = {0, count // 2, count - 1}
             tests = sum(self._tests_for(checked(publications[at])) for at in sorted(some))
@@ -135,6 +142,10 @@ class MatchIndex(FiledFilters):
         is_light = self._compiled is None and self._work <= TESTS_MAXIMUM
         match = super().match if is_light else self.match
         return [match(attributes) for attributes in publications]
+
+    @property
+    def _may_compile(self) -> bool:
+        return len(self._named) <= ATTRIBUTES_MAXIMUM
 
     def _match_compiled(self, publications: Sequence[Attributes]) -> list[list[Any]]:
         from shoal.matching.compiled.columns import Batch

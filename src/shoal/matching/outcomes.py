@@ -21,6 +21,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Generic, TypeVar
 
+from shoal.matching.filed.buckets import FEW, present
 from shoal.matching.index import MatchIndex
 from shoal.model import Attributes, Filter
 
@@ -54,6 +55,8 @@ class Outcomes(Generic[Outcome]):
         # Where filters had to be tested one by one, by what was found.
         self._by_ids: dict[tuple[Hashable, ...], Outcome] = {}
         self._remembered = 0
+        # Those at which ways begin.
+        self._begun: list[Any] = []
 
     def add(self, id: Hashable, filter: Filter) -> None:
         """File a filter under an id, in place of the one that was there."""
@@ -71,7 +74,7 @@ class Outcomes(Generic[Outcome]):
         place = start = self._start
         get = attributes.get
         # As in `FiledFilters`: what finds the buckets, shared by both, takes `of` a third longer.
-        for first, values_of, table in self._index.scan:
+        for _, first, values_of, table in self._index.tables_for(attributes):
             values: Any = ()
             if first is not None:
                 values = get(first)
@@ -92,13 +95,18 @@ class Outcomes(Generic[Outcome]):
                     return self._of_ids(self._index.match(attributes))
             own = bucket.ways or self._begin(bucket)
             place = own if place is start else place.steps.get(own) or self._lead(place, own)
-            for bitmaps in bucket.ranged:
-                steps = bitmaps.steps(get)
-                if steps is None:
-                    return self._of_ids(self._index.match(attributes))
-                for found in steps:
-                    place = place.steps.get(found) or self._lead(place, found)
-            for name, by_type in bucket.plain:
+            step: Hashable
+            for name, ranged in present(bucket.ranged, attributes) if bucket.ranged else ():
+                for bitmaps in ranged:
+                    steps = bitmaps.steps(get)
+                    if steps is None:
+                        return self._of_ids(self._index.match(attributes))
+                    # Of many not all are looked at: which they are, differs.
+                    for found in steps:
+                        step = found if len(bucket.ranged) <= FEW else (name, found)
+                        place = place.steps.get(step) or self._lead(place, step)
+            plain = bucket.plain
+            for name, by_type in bucket.plain_for(attributes) if plain is None else plain:
                 value = get(name)
                 kind = type(value)
                 ladder = by_type.get(kind)
@@ -107,6 +115,8 @@ class Outcomes(Generic[Outcome]):
                     step = bisect_right(ladder[0], value)
                     if kind is str:  # a ladder of strings beside one of numbers
                         step = ~step
+                if plain is None:
+                    step = (name, step)
                 place = place.steps.get(step) or self._lead(place, step)
         if place.outcome is None:
             place.outcome = self._made(self._index.match(attributes))
@@ -122,6 +132,7 @@ class Outcomes(Generic[Outcome]):
         """Where ways begin at the bucket's own filters, until these change."""
         self._remember(1)
         bucket.ways = _Place()
+        self._begun.append(bucket)
         return bucket.ways  # type: ignore[no-any-return]
 
     def _lead(self, place: _Place[Outcome], step: Hashable) -> _Place[Outcome]:
@@ -148,6 +159,6 @@ class Outcomes(Generic[Outcome]):
             self._remembered = size
             self._start = _Place()
             self._by_ids.clear()
-            for _, _, table in self._index.scan:
-                for bucket in table.values():
-                    bucket.ways = None
+            for bucket in self._begun:
+                bucket.ways = None
+            self._begun.clear()

@@ -17,6 +17,7 @@ from shoal.broker.effects import (
     LinkReady,
     LinkState,
     OpenLink,
+    Recall,
     Received,
     Release,
     ResetLink,
@@ -263,6 +264,7 @@ def test_the_others_move_when_they_have_all_and_the_centres_word() -> None:
     assert other.did == [Hold(("B1",))]
     other.hears(*received("B1", Succeeded(7)))
     assert other.did == [
+        Recall("B2"),
         Send("B1", Succeeded(7)),
         OpenLink("B1", is_lasting=True),
         EndLink("B2"),

@@ -50,6 +50,9 @@ How links end, and brokers come and go
   answered each other; then rows turn without a word. Each of the others moves by itself, with the
   centre's word, and the leaver's link to the centre ends last: so there is one tree at every
   moment, and who misses the word, whatever has failed, stays with the leaver, which tries again.
+- Wherever tables turn without a word, what is not settled in the old direction goes again in the
+  new one, before all else (`Recall`): else, should a broker be killed, it would come behind what
+  was published later, and doors would take it for a repeat.
 - Where links may make cycles, neighbours meet first, and hold back what comes over new links until
   the old have ended (`overlays/departure.py`). A BlueDove matcher hands its segments over, a
   dispatcher ends its links when nothing is under way.

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Hashable
-from typing import Any
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any, TypeVar
 
 from shoal.matching.domains import double_at_least, integer_at_least
 from shoal.matching.filed.bitmaps import Bitmaps
 from shoal.matching.filed.places import Place, Step
 from shoal.matching.predicates import TYPES, Test
-from shoal.model import Kind
+from shoal.model import Attributes, Kind
+
+# So many of a kind are gone through one by one; of more, those whose attributes are there.
+FEW = 32
 
 
 class _Ladder:
@@ -53,6 +56,18 @@ class _Ladder:
 Ladders = dict[type, tuple[list[Any], list[Hashable], list[Test]]]
 
 
+_Asked = TypeVar("_Asked")
+
+
+def present(
+    by_attribute: dict[str, _Asked], attributes: Attributes
+) -> Iterable[tuple[str, _Asked]]:
+    """What may ask for something that a publication has, in an order that is always the same."""
+    if len(by_attribute) <= FEW:
+        return by_attribute.items()
+    return [(name, by_attribute[name]) for name in sorted(attributes) if name in by_attribute]
+
+
 class Bucket:
     """All conjunctions with the same equalities."""
 
@@ -82,13 +97,16 @@ class Bucket:
         self.ladders: dict[Step, _Ladder] = {}
         self.others: dict[tuple[Hashable, int], tuple[Hashable, Test]] = {}
         self.bitmaps: dict[Hashable, Bitmaps] = {}
-        self.ranged: tuple[Bitmaps, ...] = ()
-        self.rising: tuple[tuple[str, Ladders], ...] = ()
-        self.falling: tuple[tuple[str, Ladders], ...] = ()
-        self.tested: tuple[tuple[bool, str, Ladders], ...] = ()
-        # The ladders that say all by themselves, and how many conjunctions are to be tested too.
-        self.plain: tuple[tuple[str, Ladders], ...] = ()
+        # As matching walks through them, by an attribute: bitmaps by the first they ask for, and
+        # the ladders that say all by themselves.
+        self.ranged: dict[str, Sequence[Bitmaps]] = {}
+        self.rising: dict[str, Ladders] = {}
+        self.falling: dict[str, Ladders] = {}
+        # Those whose conjunctions are to be tested too, rising or not; and how many these are.
+        self.tested: dict[bool, dict[str, Ladders]] = {True: {}, False: {}}
         self.tests = 0
+        # Rising and falling ladders in one, None if there are many.
+        self.plain: tuple[tuple[str, Ladders], ...] | None = ()
         # Whether neither kinds nor tests are to be looked at.
         self.is_plain = self.types is None
         # What somebody knows of the bucket as it is (see `outcomes`).
@@ -109,6 +127,9 @@ class Bucket:
             ladder = self.ladders.get(place.step)
             if ladder is None:
                 ladder = self.ladders[place.step] = _Ladder(place.step.kind)
+                by_type = self._beside(place.step).setdefault(place.step.attribute, {})
+                for each, thresholds in ladder.thresholds_by_type.items():
+                    by_type[each] = (thresholds, ladder.ids, ladder.tests)
                 self._arrange()
             ladder.add(place.threshold, id, test)
         elif place.ranges:
@@ -116,7 +137,8 @@ class Bucket:
             bitmaps = self.bitmaps.get(asked)
             if bitmaps is None:
                 bitmaps = self.bitmaps[asked] = Bitmaps()
-                self._arrange()
+                name = place.ranges[0].attribute
+                self.ranged[name] = (*self.ranged.get(name, ()), bitmaps)
             bitmaps.add((id, number), place.ranges)
         elif test is not None:
             self.others[id, number] = (id, test)
@@ -130,13 +152,22 @@ class Bucket:
             ladder.remove(place.threshold, id)
             if not ladder.ids:
                 del self.ladders[place.step]
+                beside = self._beside(place.step)
+                by_type = beside[place.step.attribute]
+                for each in ladder.thresholds_by_type:
+                    del by_type[each]
+                if not by_type:
+                    del beside[place.step.attribute]
                 self._arrange()
         elif place.ranges:
             bitmaps = self.bitmaps[_asked(place)]
             bitmaps.remove((id, number))
             if not len(bitmaps):
                 del self.bitmaps[_asked(place)]
-                self._arrange()
+                name = place.ranges[0].attribute
+                left = tuple(each for each in self.ranged.pop(name) if each is not bitmaps)
+                if left:
+                    self.ranged[name] = left
         elif place.rest:
             del self.others[id, number]
         else:
@@ -147,20 +178,19 @@ class Bucket:
         self.is_plain = self.types is None and not self.tests
         self.ways = None
 
+    def plain_for(self, attributes: Attributes) -> list[tuple[str, Ladders]]:
+        """As `plain`, of many those that a publication may stand on."""
+        return [*present(self.rising, attributes), *present(self.falling, attributes)]
+
     def _arrange(self) -> None:
-        """Group the ladders by attribute and direction, as matching walks through them."""
-        self.ranged = tuple(self.bitmaps.values())
-        groups: dict[tuple[str, bool, bool], dict[type, Any]] = {}
-        for step, ladder in self.ladders.items():
-            by_type = groups.setdefault((step.attribute, step.rising, step.tested), {})
-            for each, thresholds in ladder.thresholds_by_type.items():
-                by_type[each] = (thresholds, ladder.ids, ladder.tests)
-        self.rising = tuple((name, g) for (name, up, test), g in groups.items() if up and not test)
-        self.falling = tuple(
-            (name, g) for (name, up, test), g in groups.items() if not up and not test
-        )
-        self.tested = tuple((up, name, g) for (name, up, test), g in groups.items() if test)
-        self.plain = self.rising + self.falling
+        is_few = len(self.rising) + len(self.falling) <= FEW
+        self.plain = (*self.rising.items(), *self.falling.items()) if is_few else None
+
+    def _beside(self, step: Step) -> dict[str, Ladders]:
+        """The ladders that are walked through together with that of a step."""
+        if step.tested:
+            return self.tested[step.rising]
+        return self.rising if step.rising else self.falling
 
 
 def _asked(place: Place) -> Hashable:

@@ -4,7 +4,8 @@ Each conjunction of a filter's normal form is filed under the equalities it dema
 dictionary look-up finds all filters that want `carrier = 'UA' AND origin = 'EWR'`), within those
 under one order comparison (a bisection finds all thresholds that a value passes) or among others
 with ranges on the same attributes (`bitmaps.py`), and only what is left is tested one by one.
-Adding and removing touch one place per conjunction.
+Adding and removing touch one place per conjunction.  Where filters name many attributes, only those
+are looked at that name one of the publication's.
 
 >>> from shoal.language import parse
 >>> index = FiledFilters()
@@ -20,16 +21,30 @@ Adding and removing touch one place per conjunction.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Hashable
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Sequence
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from shoal.matching.filed.bitmaps import BLOCK
-from shoal.matching.filed.buckets import Bucket
+from shoal.matching.filed.buckets import FEW, Bucket, present
 from shoal.matching.filed.places import Signature, Values, places_of
 from shoal.matching.given import checked
 from shoal.matching.predicates import compile_conjunction
-from shoal.model import Attributes, Filter
+from shoal.model import Attributes, Conjunction, Filter
+
+
+class Table(NamedTuple):
+    """The buckets of one signature, and how a publication's is found.
+
+    `first` is the attribute that is looked for first, the rarest; `values_of` brings the values if
+    there are several.  None and None where no equality is asked for.
+    """
+
+    number: int
+    first: str | None
+    values_of: Callable[[Any], Values] | None
+    buckets: dict[Values, Bucket]
 
 
 class FiledFilters:
@@ -49,11 +64,11 @@ class FiledFilters:
         # Conjunctions that are tested one by one where their equalities are met; those of ranges.
         self._tested = 0
         self._ranged = 0
-        self._tables: dict[Signature, dict[Values, Bucket]] = {}
-        # What a table's values are of: no attribute (None), one, or several.
-        self.scan: tuple[
-            tuple[str | None, Callable[[Any], Values] | None, dict[Values, Bucket]], ...
-        ] = ()
+        # How often filters name each attribute.
+        self._named: Counter[str] = Counter()
+        self._tables: dict[Signature, Table] = {}
+        self._tables_made = 0
+        self._by_first: dict[str | None, dict[Signature, Table]] = {}
 
     def __len__(self) -> int:
         return len(self._filters)
@@ -88,14 +103,14 @@ class FiledFilters:
             sizes = self._destination_sizes
             sizes[destination] = sizes.get(destination, 0) + 1
         self._several += len(normal_form) > 1
+        self._named.update(_names(normal_form))
         for number, place, test in filed:
             table = self._tables.get(place.signature)
             if table is None:
-                table = self._tables[place.signature] = {}
-                self._add_to_scan(place.signature, table)
-            bucket = table.get(place.values)
+                table = self._open(place.signature)
+            bucket = table.buckets.get(place.values)
             if bucket is None:
-                bucket = table[place.values] = Bucket(place)
+                bucket = table.buckets[place.values] = Bucket(place)
             bucket.add(id, number, place, test)
             self._tested += bool(place.rest)
             self._ranged += bool(place.ranges)
@@ -109,17 +124,20 @@ class FiledFilters:
             if not self._destination_sizes[destination]:
                 del self._destination_sizes[destination]
         self._several -= len(normal_form) > 1
+        for name in _names(normal_form):
+            self._named[name] -= 1
+            if not self._named[name]:
+                del self._named[name]
         for number, place in places_of(normal_form):
             table = self._tables[place.signature]
-            bucket = table[place.values]
+            bucket = table.buckets[place.values]
             bucket.remove(id, number, place)
             self._tested -= bool(place.rest)
             self._ranged -= bool(place.ranges)
             if bucket.is_empty():
-                del table[place.values]
-                if not table:
-                    del self._tables[place.signature]
-                    self.scan = tuple(each for each in self.scan if each[2] is not table)
+                del table.buckets[place.values]
+                if not table.buckets:
+                    self._close(place.signature)
 
     def match(self, attributes: Attributes) -> list[Any]:
         """The ids of the filters that match a publication with these attributes, each once.
@@ -145,8 +163,21 @@ class FiledFilters:
     @property
     def matches_everything(self) -> bool:
         """Whether some filter asks for nothing, so that no publication need be looked at."""
-        bucket = self._tables.get((), {}).get(())
+        table = self._tables.get(())
+        bucket = table.buckets.get(()) if table is not None else None
         return bucket is not None and bool(bucket.always)
+
+    def tables_for(self, attributes: Attributes) -> Collection[Table]:
+        """Those in which filters may be filed that match, in the order in which they were made."""
+        if len(self._tables) <= FEW:
+            return self._tables.values()
+        by_first = self._by_first
+        found = list(by_first.get(None, {}).values())
+        for name in attributes:
+            if name in by_first:
+                found += by_first[name].values()
+        found.sort()  # by their numbers, of which no two are the same
+        return found
 
     def match_destinations(self, attributes: Attributes) -> list[Any]:
         """The destinations of the filters that match, each once; ends when all are known."""
@@ -174,20 +205,30 @@ class FiledFilters:
         """What a search counts as, in tests of conjunctions one by one; none is made."""
         get = attributes.get
         tests = 0
-        for signature, table in self._tables.items():
-            values: Values = tuple(get(name) for name, _ in signature)
-            if len(values) == 1:
-                values = values[0]
+        for _, first, values_of, table in self.tables_for(attributes):
+            values: Values = ()
+            if first is not None:
+                values = get(first)
+                if values is None:
+                    continue
+                if values_of is not None:
+                    try:
+                        values = values_of(attributes)
+                    except KeyError:
+                        continue
             bucket = table.get(values)
             if bucket is None or (bucket.types is not None and not bucket.suits(values)):
                 continue
-            tests += len(bucket.others) + sum(bitmaps.tests for bitmaps in bucket.ranged)
-            for rising, name, by_type in bucket.tested:
-                value = get(name)
-                ladder = by_type.get(type(value))
-                if ladder is not None:
-                    cut = bisect_right(ladder[0], value)
-                    tests += cut if rising else len(ladder[1]) - cut
+            tests += len(bucket.others)
+            for _, ranged in present(bucket.ranged, attributes):
+                tests += sum(bitmaps.tests for bitmaps in ranged)
+            for rising, ladders in bucket.tested.items():
+                for name, by_type in present(ladders, attributes):
+                    value = get(name)
+                    ladder = by_type.get(type(value))
+                    if ladder is not None:
+                        cut = bisect_right(ladder[0], value)
+                        tests += cut if rising else len(ladder[1]) - cut
         return tests
 
     def _walk(
@@ -196,7 +237,7 @@ class FiledFilters:
         """The ids of the conjunctions that match, or the first of them that are enough."""
         get = attributes.get
         found: list[Hashable] = []
-        for first, values_of, table in self.scan:
+        for _, first, values_of, table in self.tables_for(attributes):
             values: Values = ()
             if first is not None:
                 # Most tables ask for something that most publications do not have.
@@ -215,7 +256,7 @@ class FiledFilters:
                 found += bucket.always
                 if is_enough is not None and is_enough(found):
                     return found
-            for name, by_type in bucket.rising:
+            for name, by_type in present(bucket.rising, attributes) if bucket.rising else ():
                 value = get(name)
                 ladder = by_type.get(type(value))
                 if ladder is not None:
@@ -224,28 +265,30 @@ class FiledFilters:
                         found += ladder[1][:cut]
                         if is_enough is not None and is_enough(found):
                             return found
-            for name, by_type in bucket.falling:
+            for name, by_type in present(bucket.falling, attributes) if bucket.falling else ():
                 value = get(name)
                 ladder = by_type.get(type(value))
                 if ladder is not None:
                     found += ladder[1][bisect_right(ladder[0], value) :]
                     if is_enough is not None and is_enough(found):
                         return found
-            for bitmaps in bucket.ranged:
-                found += bitmaps.search(attributes)
-                if is_enough is not None and is_enough(found):
-                    return found
-            for rising, name, by_type in bucket.tested:
-                value = get(name)
-                ladder = by_type.get(type(value))
-                if ladder is not None:
-                    thresholds, ids, tests = ladder
-                    cut = bisect_right(thresholds, value)
-                    for at in range(cut) if rising else range(cut, len(ids)):
-                        if tests[at](attributes):
-                            found.append(ids[at])
-                            if is_enough is not None and is_enough(found):
-                                return found
+            for _, ranged in present(bucket.ranged, attributes) if bucket.ranged else ():
+                for bitmaps in ranged:
+                    found += bitmaps.search(attributes)
+                    if is_enough is not None and is_enough(found):
+                        return found
+            for rising, ladders in bucket.tested.items() if bucket.tests else ():
+                for name, by_type in present(ladders, attributes):
+                    value = get(name)
+                    ladder = by_type.get(type(value))
+                    if ladder is not None:
+                        thresholds, ids, tests = ladder
+                        cut = bisect_right(thresholds, value)
+                        for at in range(cut) if rising else range(cut, len(ids)):
+                            if tests[at](attributes):
+                                found.append(ids[at])
+                                if is_enough is not None and is_enough(found):
+                                    return found
             if bucket.others:
                 for id, test in bucket.others.values():
                     if test(attributes):
@@ -254,8 +297,26 @@ class FiledFilters:
                             return found
         return found
 
-    def _add_to_scan(self, signature: Signature, table: dict[Values, Bucket]) -> None:
-        """Have matching walk through a table, behind the others."""
+    def _open(self, signature: Signature) -> Table:
+        """A table for what demands these equalities, found by the attribute of fewest tables."""
+        by_first = self._by_first
         names = [name for name, _ in signature]
+        # Between equals not by what every publication of a kind has, as those of MQTT a topic.
+        first = min(names, key=lambda n: (len(by_first.get(n, ())), n[:1] == "$"), default=None)
         values_of = itemgetter(*names) if len(names) > 1 else None
-        self.scan = (*self.scan, (names[0] if names else None, values_of, table))
+        table = Table(self._tables_made, first, values_of, {})
+        self._tables_made += 1
+        self._tables[signature] = by_first.setdefault(first, {})[signature] = table
+        return table
+
+    def _close(self, signature: Signature) -> None:
+        """Forget a table that is empty."""
+        first = self._tables.pop(signature).first
+        beside = self._by_first[first]
+        del beside[signature]
+        if not beside:
+            del self._by_first[first]
+
+
+def _names(normal_form: Sequence[Conjunction]) -> list[str]:
+    return [tested.attribute for conjunction in normal_form for tested in conjunction]

@@ -56,7 +56,7 @@ class TopicIndex:
         self._subscriptions: dict[Hashable, TopicSubscription] = {}
         self._exact: dict[str, _Leaf] = {}
         self._root = _Node()
-        self._cache: dict[str, tuple[_Leaf, ...]] = {}
+        self._cache: dict[str, _Found] = {}
 
     def __len__(self) -> int:
         return len(self._subscriptions)
@@ -142,6 +142,17 @@ class TopicIndex:
                     answer += group.choose(publications[number])
         return answers
 
+    def sizes(self, topic: str) -> tuple[int, int]:
+        """How much there is to do for a publication to a topic.
+
+        The nodes of the trie that are looked at and the subscriptions that get all of it; and the
+        filters that are asked about its attributes.
+        """
+        leaves, nodes = self._found(topic)
+        filters = sum(len(leaf.content or ()) for leaf in leaves)
+        members = sum(len(group.content or ()) for each in leaves for group in each.groups.values())
+        return nodes + sum(len(leaf.plain) for leaf in leaves), filters + members
+
     def asks_for_content(self, topic: str) -> bool:
         """Whether an answer for this topic depends on attributes: else they need not be read."""
         return any(
@@ -167,18 +178,21 @@ class TopicIndex:
 
     def _leaves(self, topic: str) -> tuple[_Leaf, ...]:
         """The leaves of all topic filters that match."""
-        leaves = self._cache.get(topic)
-        if leaves is None:
-            leaves = self._walk(topic)
+        return self._found(topic).leaves
+
+    def _found(self, topic: str) -> _Found:
+        found = self._cache.get(topic)
+        if found is None:
+            found = self._walk(topic)
             if len(self._cache) >= CACHED_TOPICS:
                 self._cache.clear()
-            self._cache[topic] = leaves
-        return leaves
+            self._cache[topic] = found
+        return found
 
-    def _walk(self, topic: str) -> tuple[_Leaf, ...]:
+    def _walk(self, topic: str) -> _Found:
         exact = self._exact.get(topic)
         found = [] if exact is None else [exact]
-        nodes = [self._root]
+        nodes, seen = [self._root], 1
         levels = topic.split("/")
         if topic.startswith("$"):
             first = self._root.children.get(levels[0])
@@ -195,12 +209,20 @@ class TopicIndex:
                 if node.any_level is not None:
                     following.append(node.any_level)
             nodes = following
+            seen += len(nodes)
         for node in nodes:
             if node.all_below is not None:
                 found.append(node.all_below)
             if node.here is not None:
                 found.append(node.here)
-        return tuple(found)
+        return _Found(tuple(found), seen)
+
+
+class _Found(NamedTuple):
+    """What a walk for one topic led to, over how many nodes."""
+
+    leaves: tuple[_Leaf, ...]
+    nodes: int
 
 
 class _Node:

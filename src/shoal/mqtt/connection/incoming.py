@@ -85,7 +85,8 @@ class Incoming:
         """Whether the client waits for the answer to a publication."""
         return bool(self._owed)
 
-    def on_publish(self, packet: Publish, now_us: int) -> None:
+    def on_publish(self, packet: Publish, now_us: int) -> int:
+        """Take a publication; how much work that is, as `TURN` in `serving` has it."""
         session = self._session
         topic, qos, packet_id = packet.topic, packet.qos, packet.packet_id
         if packet.properties is not NO_PROPERTIES:
@@ -93,7 +94,7 @@ class Incoming:
         if qos == 2:
             if packet_id in session.received:
                 self._answer_again(packet_id, topic)
-                return
+                return 1
             # 3.1.1 knows no receive maximum: its bound are the packet identifiers, 65,535 of them
             # and 4 MB.  To stop reading would never end: PUBREL comes behind the publications.
             if (
@@ -108,7 +109,7 @@ class Incoming:
             refusal = self._house.reason_to_refuse(now_us)
             if refusal:
                 self._refuse(qos, packet_id, refusal, topic)
-                return
+                return 1
         code = ReasonCode.SUCCESS
         number: int | None = None
         if self._is_allowed(topic):
@@ -136,6 +137,7 @@ class Incoming:
                 if self._house.may_publish_again(message.key):
                     owed.message = message
                     session.journal.unsettled(session, packet_id, message)
+        return self._house.subscribing.work_of(topic)
 
     def _count_refusal(self, code: ReasonCode, topic: str, why: str) -> None:
         statistics = self._house.statistics

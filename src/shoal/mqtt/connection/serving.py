@@ -68,11 +68,11 @@ class Serving:
             packet = packets[place]
             if work >= TURN and type(packet) not in PASSING:
                 return place
-            work += 1
             if type(packet) is Publish:
-                self.incoming.on_publish(packet, now_us)
+                work += self.incoming.on_publish(packet, now_us)
                 has_published = True
                 continue
+            work += 1
             if has_published:
                 self._house.settle()
                 has_published = False

@@ -155,6 +155,10 @@ class Subscribing:
         self._retained = retained
         self._json = json
 
+    def work_of(self, topic: str) -> int:
+        """How much work a publication to a topic is (see `Subscriptions`)."""
+        return self._subscriptions.work_of(topic)
+
     def grant(
         self,
         session: Session,

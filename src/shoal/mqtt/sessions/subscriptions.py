@@ -19,6 +19,10 @@ from shoal.mqtt.sessions.groups import Group
 from shoal.mqtt.sessions.session import ClientSubscription, Session
 
 _NO_ATTRIBUTES: Attributes = {}
+# So many nodes and receivers of a topic, or filters that are asked about content, are as much work
+# as one publication (see `TURN` in `serving`).
+_PLACES_PER_WORK = 20
+_FILTERS_PER_WORK = 100
 # Topics whose receivers are remembered until any subscription changes; then all are forgotten.
 _REMEMBERED_TOPICS = 65_536
 
@@ -36,6 +40,8 @@ class Subscriptions:
         self._receivers: dict[str, tuple[ClientSubscription, ...] | None] = {}
         # Topics that content is asked for at, remembered as long.
         self._asks_for_content: dict[str, bool] = {}
+        # And how much work a publication to a topic is.
+        self._work: dict[str, int] = {}
         self._not_plain = 0
         # In a network, who sees to the groups: it is told which members come, leave or are gone.
         self.at_change: Callable[[ClientSubscription], None] | None = None
@@ -125,6 +131,20 @@ class Subscriptions:
         self._receivers[topic] = receivers
         return receivers
 
+    def work_of(self, topic: str) -> int:
+        """How much work a publication to a topic is, as far as this broker's clients go.
+
+        One client can have tens of thousands of subscriptions that all match.
+        """
+        work = self._work.get(topic)
+        if work is None:
+            places, filters = self._index.sizes(topic)
+            work = 1 + places // _PLACES_PER_WORK + filters // _FILTERS_PER_WORK
+            if len(self._work) >= _REMEMBERED_TOPICS:
+                self._work.clear()
+            self._work[topic] = work
+        return work
+
     @property
     def are_plain(self) -> bool:
         """Whether all subscriptions are."""
@@ -161,6 +181,7 @@ class Subscriptions:
     def _changed(self) -> None:
         self._receivers.clear()
         self._asks_for_content.clear()
+        self._work.clear()
 
     def _take_out(self, subscription: ClientSubscription) -> None:
         self._changed()

@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sized
 from shoal.broker.effects import Effect, LinkState, Measured, Started, TimerFired, TimerKey
 from shoal.broker.messages import (
     Advertise,
+    Carrier,
     Goodbye,
     Message,
     PublicationBatch,
@@ -151,6 +152,11 @@ class Relocation(BaseStrategy):
     def link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
         if not self.tree.takes_link(neighbour, state, now_us, out):
             self.relink(neighbour, state, now_us, out)
+
+    def returned(
+        self, neighbour: BrokerId, carrier: Carrier, now_us: int, out: list[Effect]
+    ) -> None:
+        self.tree.returned(neighbour, carrier, now_us, out)
 
     def measured(self, measured: Measured) -> None:
         self.tracer.measured(measured)

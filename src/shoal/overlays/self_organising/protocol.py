@@ -175,7 +175,7 @@ class SelfOrganising(BaseStrategy):
     def returned(
         self, neighbour: BrokerId, carrier: Carrier, now_us: int, out: list[Effect]
     ) -> None:
-        self.overlay.returned(neighbour, carrier, out)
+        self.overlay.returned(neighbour, carrier, now_us, out)
 
     def leave(self, now_us: int, out: list[Effect]) -> None:
         self.tree.leave(now_us, out)

@@ -44,6 +44,8 @@ class Propagation:
         self.tables = RoutingTable(covering=covering, merging=merging)
         self._telling = Telling(self.tables)
         self.neighbours = sorted(neighbours)
+        # By neighbour, in whose direction what was beyond it is since tables have turned silently.
+        self.turned: dict[BrokerId, tuple[BrokerId, ...]] = {}
 
     # --- advertisements -----------------------------------------------------------------------
 
@@ -262,6 +264,7 @@ class Propagation:
 
         Its subscriptions come by themselves: they follow the advertisements.
         """
+        self.turned.pop(neighbour, None)
         insort(self.neighbours, neighbour)
         rows = self.tables.advertisements.values()
         said = [row for row in rows if row.last_hop != neighbour]

@@ -22,6 +22,7 @@ from shoal.broker.effects import (
 )
 from shoal.broker.messages import (
     Advertise,
+    Carrier,
     Goodbye,
     Message,
     PublicationBatch,
@@ -64,8 +65,8 @@ from shoal.overlays.tree.turning import Turn, turn_tables
 class TreeRouting(BaseStrategy):
     """The baseline system: publishers and subscribers stay where they connected.
 
-    What is returned goes nowhere: no other way leads to those behind a neighbour, who count as
-    gone with it.
+    What is returned goes the way that tables have turned to, if they have; else nowhere: no other
+    way leads to those behind a neighbour, who count as gone with it.
     """
 
     def __init__(
@@ -192,6 +193,15 @@ class TreeRouting(BaseStrategy):
         if not self.takes_link(neighbour, state, now_us, out):
             self.relink(neighbour, state, now_us, out)
 
+    def returned(
+        self, neighbour: BrokerId, carrier: Carrier, now_us: int, out: list[Effect]
+    ) -> None:
+        ways = self.propagation.turned.get(neighbour)
+        if ways is not None and isinstance(carrier, PublicationBatch):
+            sent: list[Effect] = []
+            self.forward(carrier.publications, carrier.hops, neighbour, sent)
+            out += [each for each in sent if isinstance(each, Send) and each.neighbour in ways]
+
     # --- links --------------------------------------------------------------------------------
 
     def surround(self, around: Around) -> None:
@@ -258,6 +268,10 @@ class TreeRouting(BaseStrategy):
         """A neighbour's link is up again, and it is not known yet whether it stays one."""
         self._exchange.began_anew(neighbour)
 
+    def wants(self, neighbour: BrokerId) -> None:
+        """Both ends of a link have agreed that it is one of the tree's."""
+        self._succession.wants(neighbour)
+
     def expect(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
         """There is a link to this broker, too, of which nothing was known as this one started."""
         self._exchange.expect(neighbour, now_us, out)
@@ -293,6 +307,7 @@ class TreeRouting(BaseStrategy):
         old, new = before if ends else None, (behind,) if opens else ()
         turned = turn_tables(self.propagation, turn, before, behind)
         self.propagation.relink(old, new)
+        self.propagation.turned = {before: (behind,)}
         self.propagation.restate(self._neighbours, turned, out)
         self._exchange.replaced(old, new)
 

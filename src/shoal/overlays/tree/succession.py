@@ -36,6 +36,7 @@ from shoal.broker.effects import (
     LinkReady,
     LinkState,
     OpenLink,
+    Recall,
     Release,
     Send,
     TimerFired,
@@ -194,6 +195,8 @@ class Succession:
         """At the centre."""
         propagation = self._propagation
         succeed(propagation, part.leaver, others)
+        propagation.turned = {part.leaver: part.new}
+        out.append(Recall(part.leaver))
         out.extend(Send(each, Succeeded(part.attempt)) for each in part.new)
         propagation.restate(propagation.neighbours, list(propagation.tables.subscriptions), out)
         propagation.forget(part.leaver, out)
@@ -202,6 +205,8 @@ class Succession:
     def _move(self, part: _Part, now_us: int, out: list[Effect]) -> None:
         """At one of the others."""
         follow(self._propagation, part.leaver, part.centre)
+        self._propagation.turned = {part.leaver: (part.centre,)}
+        out.append(Recall(part.leaver))
         self._unwanted[part.leaver] = now_us + LATE_US
         out += [
             Send(part.centre, Succeeded(part.attempt)),
@@ -251,6 +256,10 @@ class Succession:
         self._finish(part, now_us, out)
 
     # --- links --------------------------------------------------------------------------------
+
+    def wants(self, neighbour: BrokerId) -> None:
+        """A link to this broker may stay, whatever became of a leave for which there was one."""
+        self._unwanted.pop(neighbour, None)
 
     def link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> bool:
         """A link changed; whether that is no affair of the tree's, or waits."""

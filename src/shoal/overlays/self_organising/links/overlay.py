@@ -91,8 +91,6 @@ class Overlay:
         self.memory = Memory((*context.neighbours, *context.expected))
         self._up = set(context.neighbours)
         self._greeted: set[BrokerId] = set()
-        # By neighbour, the one in whose direction what was beyond it is since the last exchange.
-        self._turned: dict[BrokerId, BrokerId] = {}
         # Links that this broker has said are to end, and that have not yet.
         self._ending: set[BrokerId] = set()
         # Brokers to which there are no links any more, and that are waited for in place of others.
@@ -127,21 +125,17 @@ class Overlay:
             self._routing.receive(neighbour, message, now_us, out)
         self.memory.say(out)
 
-    def returned(self, neighbour: BrokerId, carrier: Carrier, out: list[Effect]) -> None:
+    def returned(
+        self, neighbour: BrokerId, carrier: Carrier, now_us: int, out: list[Effect]
+    ) -> None:
         """What a link did not bring goes the way that there is now, if there is one.
 
         Who has had it drops it; of a neighbour that is lost all count as gone.
         """
-        if not isinstance(carrier, PublicationBatch):
-            return
-        way = self._turned.get(neighbour)
-        if way is None:
-            if not self.memory.standing(neighbour).is_in:
-                self.tree.forward(carrier.publications, carrier.hops, neighbour, out)
-        else:
-            sent: list[Effect] = []
-            self.tree.forward(carrier.publications, carrier.hops, neighbour, sent)
-            out += [each for each in sent if isinstance(each, Send) and each.neighbour == way]
+        if neighbour in self.tree.propagation.turned:
+            self.tree.returned(neighbour, carrier, now_us, out)
+        elif isinstance(carrier, PublicationBatch) and not self.memory.standing(neighbour).is_in:
+            self.tree.forward(carrier.publications, carrier.hops, neighbour, out)
 
     def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
         if key == TIMER:
@@ -164,7 +158,7 @@ class Overlay:
             each for each in self._waiting if each[0] != self._meet or each[1][0] != neighbour
         ]
         self._ending.discard(neighbour)
-        self._turned.pop(neighbour, None)
+        self.tree.propagation.turned.pop(neighbour, None)
         if state is not LinkState.UP:
             self._up.discard(neighbour)
         if state is LinkState.ENDED:
@@ -257,7 +251,6 @@ class Overlay:
         """Turn the tables and put the links right, and go on."""
         before, behind = ring.neighbours
         self.tree.turn(turn, before, behind, out, opens=ring.opens_link, ends=ring.ends_link)
-        self._turned = {before: behind}
         old, new = before if ring.ends_link else None, (behind,) if ring.opens_link else ()
         out.append(Recall(before, behind, moves=ring.ends_link))
         self.memory.exchanged(verdict)
@@ -335,14 +328,15 @@ class Overlay:
     ) -> None:
         """A link that is no part of an exchange has changed."""
         standing, was_ready = self.memory.standing(neighbour), self.tree.is_ready
-        if state is LinkState.ENDED and standing.is_in:
+        is_taken = self.tree.takes_link(neighbour, state, now_us, out)
+        if state is LinkState.ENDED and standing.is_in and not is_taken:
             if standing.since_us > 0:
                 # One end did not know that it belongs to the tree, or this one that it does not.
                 out.append(OpenLink(neighbour, is_lasting=True))
             else:
                 # It was to end before this broker started.
                 self.memory.put(neighbour, UNHEARD)
-        if not self.tree.takes_link(neighbour, state, now_us, out):
+        if not is_taken:
             self.relink(neighbour, state, now_us, out)
         if not was_ready and state is not LinkState.UP and self.memory.standing(neighbour).is_in:
             self.tree.expect(neighbour, now_us, out)  # it is opened again, or another is told of
@@ -424,6 +418,7 @@ class Overlay:
             return
         if not mine.is_in:
             out.append(OpenLink(neighbour, is_lasting=True))
+        self.tree.wants(neighbour)
         self.healing.found(neighbour, out)
         missed, self._missed = self._missed, []
         for each in missed:

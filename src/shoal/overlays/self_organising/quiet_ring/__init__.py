@@ -15,7 +15,8 @@ from outside.
 - What a broker of the cycle has sent towards the link that goes, and is not settled, it sends again
   over its other link, before all else (`Recall`): so none of it comes behind what was published
   later, whoever is killed then, and nobody waits for the link that goes. A custody knows whence
-  its publication came, and nothing goes back there.
+  its publication came, and nothing goes back there. The price: what waits for a broker that is
+  away, and is not on disk, goes again with each exchange.
 - What is held back is not handled, so custody stays with whoever sent it. What else would change
   tables (links, timers) waits, too, and comes first.
 - Who has not agreed may give up alone: nothing can have been decided. Who has agreed asks the other
