@@ -28,8 +28,8 @@ from shoal.overlays.publisher_relocation.records import SelectionRecord
 from shoal.overlays.registry import strategy_factory
 from shoal.overlays.self_organising.parameters import Interest, Mode, Parameters, Publishers
 from shoal.overlays.self_organising.records import ProposalRecord
+from shoal.simulation.links.underlay import GeographicUnderlay
 from shoal.simulation.service import ServiceCosts
-from shoal.simulation.underlay import GeographicUnderlay
 from shoal.simulation.world import World
 
 SECOND_US = 1_000_000

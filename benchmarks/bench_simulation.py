@@ -20,8 +20,8 @@ from shoal.language import parse
 from shoal.model import Advertisement, Publication, Subscription
 from shoal.overlays.registry import SYSTEMS, strategy_factory
 from shoal.overlays.shapes import TREE
+from shoal.simulation.links.underlay import ConstantUnderlay
 from shoal.simulation.service import ServiceCosts
-from shoal.simulation.underlay import ConstantUnderlay
 from shoal.simulation.world import World
 
 BROKERS = 63

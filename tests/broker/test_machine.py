@@ -74,7 +74,7 @@ from shoal.overlays.self_organising.links.healing import HealingMessage
 from shoal.overlays.self_organising.moves.reserved_paths import PathMessage
 from shoal.overlays.self_organising.quiet_ring.ring_messages import RingMessage
 from shoal.overlays.tree.messages import AdvertisementsSaid, LeavingMessage, SubscriptionsSaid
-from shoal.simulation.links import Frame, ReliableBroker
+from shoal.simulation.links.reliable import Frame, ReliableBroker
 from tests.broker.transcript import publish
 from tests.examples import examples
 from tests.overlays.bluedove.anything import cluster_messages

@@ -39,7 +39,7 @@ from shoal.model import (
 from shoal.overlays.publisher_relocation.grape.messages import SessionTraces, TraceInformationAnswer
 from shoal.overlays.publisher_relocation.traces import BrokerTrace
 from shoal.overlays.registry import SYSTEMS
-from shoal.simulation.links import Frame
+from shoal.simulation.links.reliable import Frame
 from tests.broker.test_machine import IDS, MESSAGES, NAMES, ROUTED, tuples
 from tests.examples import examples
 from tests.strategies import filters

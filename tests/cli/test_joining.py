@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from shoal.cli.support.errors import UserError
-from shoal.cli.support.networks import read_join, read_network, with_broker
+from shoal.cli.support.live.networks import read_join, read_network, with_broker
 from shoal.overlays.registry import SYSTEMS
 from shoal.runtime.addresses import Address
 from shoal.runtime.links.joining import Join

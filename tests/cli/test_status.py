@@ -10,7 +10,7 @@ import pytest
 
 from shoal.cli import main as cli
 from shoal.cli.commands import status as command
-from shoal.cli.support.statuses import Statuses
+from shoal.cli.support.live.statuses import Statuses
 
 
 def proposal(at_us: int, outcome: str, reason: str = "") -> dict[str, Any]:

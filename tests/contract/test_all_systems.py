@@ -30,8 +30,8 @@ from shoal.broker.messages import (
 from shoal.broker.strategy import BrokerContext
 from shoal.broker.wire import COMMON, Codec, FrameReader
 from shoal.overlays.registry import SYSTEMS, strategy_factory
-from shoal.simulation.checkers import check_deliveries
-from shoal.simulation.overlay_link import Link
+from shoal.simulation.judging.checkers import check_deliveries
+from shoal.simulation.links.overlay_link import Link
 from tests.broker.transcript import advertisement, publish, subscription
 from tests.seeds.random_changes import ChangingNetwork
 from tests.seeds.random_network import SETTLE_US, UNTIL_US, RandomNetwork

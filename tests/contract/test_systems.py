@@ -35,7 +35,7 @@ from shoal.model import MessageId
 from shoal.overlays.registry import strategy_factory
 from shoal.overlays.tree.propagation import Propagation
 from shoal.overlays.tree.routing import TreeRouting
-from shoal.simulation.checkers import TimedSubscription, Verdict, check_deliveries
+from shoal.simulation.judging.checkers import TimedSubscription, Verdict, check_deliveries
 from tests.broker.transcript import Stage, advertisement, publication, publish, subscription
 from tests.seeds.random_network import RandomNetwork
 from tests.systems import TREES, calm, eager

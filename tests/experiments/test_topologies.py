@@ -27,7 +27,7 @@ from shoal.experiments.topologies import (
 )
 from shoal.overlays.shapes import Link, TopologyError, balanced_tree, check_tree
 from shoal.overlays.trace_rows import OverlayLink
-from shoal.simulation.underlay import Coordinates, great_circle_km
+from shoal.simulation.links.underlay import Coordinates, great_circle_km
 
 
 def names(count: int) -> list[str]:

@@ -9,7 +9,7 @@ import pytest
 from shoal.experiments.run_files import BrokerRow, RunFileError
 from shoal.experiments.scenario import Constant, Geography, Matrix
 from shoal.experiments.underlays import build_underlay
-from shoal.simulation.underlay import UnderlayError
+from shoal.simulation.links.underlay import UnderlayError
 
 BROKERS = [
     BrokerRow(broker="JFK", latitude=40.63975, longitude=-73.77893),

@@ -21,8 +21,8 @@ from shoal.clients.publisher import Publisher, PublisherEffect
 from shoal.clients.records import MigrationRecord, ReturnRecord
 from shoal.overlays.registry import strategy_factory
 from shoal.overlays.tree.oracle import check_tables, expected_tables
-from shoal.simulation.checkers import TimedSubscription, check_deliveries
-from shoal.simulation.outages import Excuses, Outage, Whereabouts
+from shoal.simulation.judging.checkers import TimedSubscription, check_deliveries
+from shoal.simulation.judging.outages import Excuses, Outage, Whereabouts
 from shoal.simulation.trace import Delivery, Published
 from tests.broker.transcript import advertisement, publication, subscription
 from tests.exploration.network import DEAD, Doing, Draft, Network, State, Timer, Told

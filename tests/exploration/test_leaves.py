@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shoal.overlays.tree.succession import Succession
+from shoal.overlays.tree.departing.succession import Succession
 from tests.exploration.leaves import Leaves
 from tests.exploration.network import Ends
 

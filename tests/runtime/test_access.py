@@ -15,8 +15,8 @@ from shoal.matching.topics.filters import topic_matches
 from shoal.mqtt.access import Admission, Credentials
 from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.runtime.broker_service import BrokerService
-from shoal.runtime.doors.access import AccessError, NetworkAccess, Rules
-from shoal.runtime.doors.passwords import check_password, parse_passwords, password_line
+from shoal.runtime.doors.entry.access import AccessError, NetworkAccess, Rules
+from shoal.runtime.doors.entry.passwords import check_password, parse_passwords, password_line
 from shoal.runtime.network_file import parse_network
 from shoal.runtime.network_sections import AccessSection, RuleSection
 from tests.runtime.live import on_loop

@@ -12,8 +12,8 @@ import trustme
 
 from shoal.cli import main as cli
 from shoal.runtime.broker_service import BrokerService
-from shoal.runtime.doors.access import AccessError
-from shoal.runtime.doors.passwords import password_line
+from shoal.runtime.doors.entry.access import AccessError
+from shoal.runtime.doors.entry.passwords import password_line
 from shoal.runtime.free_ports import free_ports
 from shoal.runtime.network_file import Network, dump_network, parse_network, problems
 from shoal.runtime.network_sections import AdminSection

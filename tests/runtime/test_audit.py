@@ -12,9 +12,9 @@ import pytest
 from shoal.client import Client, ClientError
 from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.notices import MOST_WAITING, Notices, Party
-from shoal.runtime.doors import audit
-from shoal.runtime.doors.audit import ALL_BURST, BURST, MOST_BUCKETS, Audit
-from shoal.runtime.doors.passwords import password_line
+from shoal.runtime.doors.entry import audit
+from shoal.runtime.doors.entry.audit import ALL_BURST, BURST, MOST_BUCKETS, Audit
+from shoal.runtime.doors.entry.passwords import password_line
 from shoal.runtime.network_file import Network
 from shoal.runtime.operations.metrics import render
 from tests.runtime.live import PATIENCE_S, on_asyncio, until

@@ -24,8 +24,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from shoal.client import Client, ClientError
 from shoal.overlays.registry import SYSTEMS
 from shoal.runtime.broker_service import BrokerService
-from shoal.runtime.doors.access import AccessError
-from shoal.runtime.doors.passwords import password_line
+from shoal.runtime.doors.entry.access import AccessError
+from shoal.runtime.doors.entry.passwords import password_line
 from shoal.runtime.free_ports import free_ports
 from shoal.runtime.links import dialling
 from shoal.runtime.network_file import Network, dump_network, parse_network
@@ -145,7 +145,7 @@ WRONG = [
 
 @on_loop
 async def test_what_is_no_websocket_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shoal.runtime.doors.websocket.HANDSHAKE_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("shoal.runtime.doors.sockets.websocket.HANDSHAKE_TIMEOUT_S", 0.2)
     async with running(network(), "B1") as (service,):
         for data in WRONG:
             reader, writer = await asyncio.open_connection(*service.listening["websocket"])

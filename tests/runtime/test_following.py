@@ -14,7 +14,7 @@ import trustme
 from shoal.client import Client, Tls
 from shoal.mqtt.federation.moving import DRAINED
 from shoal.runtime.broker_service import BrokerService
-from shoal.runtime.doors.passwords import password_line
+from shoal.runtime.doors.entry.passwords import password_line
 from shoal.runtime.free_ports import free_ports
 from shoal.runtime.network_file import parse_network
 from shoal.runtime.supervisor import order

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from shoal.runtime.doors.mqtt_socket import MqttSocket
+from shoal.runtime.doors.sockets.mqtt_socket import MqttSocket
 
 
 class Door:

@@ -36,8 +36,8 @@ from shoal.overlays.registry import strategy_factory
 from shoal.runtime.addresses import Address
 from shoal.runtime.doors import asking
 from shoal.runtime.doors.mqtt_door import MqttDoor
-from shoal.runtime.doors.mqtt_socket import MqttSocket
 from shoal.runtime.doors.publishers import LivePublishers
+from shoal.runtime.doors.sockets.mqtt_socket import MqttSocket
 from shoal.runtime.driving import pauses
 from shoal.runtime.driving.clock import Clock
 from shoal.runtime.node import Node

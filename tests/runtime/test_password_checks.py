@@ -14,14 +14,14 @@ from shoal.mqtt.codec.encoder import encode
 from shoal.mqtt.codec.packet_types import MQTT_5
 from shoal.mqtt.codec.packets import Connect
 from shoal.runtime.broker_service import BrokerService
-from shoal.runtime.doors import password_checks
-from shoal.runtime.doors.password_checks import (
+from shoal.runtime.doors.entry import password_checks
+from shoal.runtime.doors.entry.password_checks import (
     MAX_CHECKS,
     MAX_WAITING_PER_ADDRESS,
     FailureMemory,
     PasswordChecks,
 )
-from shoal.runtime.doors.passwords import PasswordHash, password_line
+from shoal.runtime.doors.entry.passwords import PasswordHash, password_line
 from shoal.runtime.network_file import parse_network
 from tests.runtime.live import on_loop
 

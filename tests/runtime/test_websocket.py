@@ -37,7 +37,7 @@ from shoal.mqtt.codec.packets import (
 from shoal.mqtt.codec.properties import Properties
 from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.runtime.addresses import Address
-from shoal.runtime.doors.websocket import SUBPROTOCOL, WebSocket, is_same_host
+from shoal.runtime.doors.sockets.websocket import SUBPROTOCOL, WebSocket, is_same_host
 from tests.runtime.live import ANYWHERE, PATIENCE_S, on_loop, until
 from tests.runtime.test_mqtt_door import mqtt
 

@@ -7,7 +7,7 @@ at the broker, at one of its neighbours, or at one of the links among them, old 
 from __future__ import annotations
 
 from shoal.overlays.shapes import check_tree
-from shoal.simulation.checkers import TimedSubscription
+from shoal.simulation.judging.checkers import TimedSubscription
 from shoal.simulation.nodes import DETECTION_US
 from shoal.simulation.trace import Published
 from tests.seeds.random_exchanges import Links, is_tree

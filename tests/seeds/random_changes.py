@@ -10,7 +10,7 @@ from __future__ import annotations
 from shoal.language import parse
 from shoal.model import Subscription
 from shoal.overlays.registry import SYSTEMS
-from shoal.simulation.checkers import TimedSubscription
+from shoal.simulation.judging.checkers import TimedSubscription
 from shoal.simulation.refuge import PAUSE_US
 from shoal.simulation.trace import Published
 from tests.seeds.random_network import END_US, SECOND_US, SETTLE_US, RandomNetwork

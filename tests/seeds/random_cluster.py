@@ -18,8 +18,8 @@ from shoal.overlays.bluedove.cluster.forwarding import Policy
 from shoal.overlays.bluedove.messages import Leave
 from shoal.overlays.bluedove.parameters import Order, Parameters
 from shoal.overlays.bluedove.protocol import Bluedove
-from shoal.simulation.checkers import TimedSubscription, Verdict, check_deliveries
 from shoal.simulation.faults import LinkFaults
+from shoal.simulation.judging.checkers import TimedSubscription, Verdict, check_deliveries
 from shoal.simulation.service import ServiceCosts
 from shoal.simulation.world import World
 from tests.seeds.random_network import SECOND_US, SeededUnderlay

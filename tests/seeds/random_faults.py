@@ -12,10 +12,10 @@ from random import Random
 
 from shoal.clients.records import MigrationRecord
 from shoal.overlays.tree.oracle import check_tables, expected_tables
-from shoal.simulation.checkers import Verdict, check_deliveries
-from shoal.simulation.links import ReliableBroker
+from shoal.simulation.judging.checkers import Verdict, check_deliveries
+from shoal.simulation.judging.outages import Excuses, Outage, Whereabouts
+from shoal.simulation.links.reliable import ReliableBroker
 from shoal.simulation.nodes import DETECTION_US
-from shoal.simulation.outages import Excuses, Outage, Whereabouts
 from tests.seeds.random_network import END_US, SECOND_US, SETTLE_US, RandomNetwork
 from tests.seeds.trees import path
 

@@ -12,9 +12,9 @@ from shoal.clients.records import SubscriberMoveRecord
 from shoal.overlays.publisher_relocation.grape.parameters import Moves
 from shoal.overlays.registry import SYSTEMS
 from shoal.overlays.system import Picture
-from shoal.simulation.checkers import TimedSubscription
+from shoal.simulation.judging.checkers import TimedSubscription
+from shoal.simulation.judging.outages import Excuses, Outage, Whereabouts
 from shoal.simulation.nodes import DETECTION_US
-from shoal.simulation.outages import Excuses, Outage, Whereabouts
 from shoal.simulation.trace import Published
 from tests.seeds.random_network import END_US, SECOND_US, SETTLE_US, RandomNetwork
 

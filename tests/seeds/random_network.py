@@ -17,8 +17,8 @@ from shoal.overlays.publisher_relocation.choosing import Priority
 from shoal.overlays.publisher_relocation.grape.parameters import Moves, Parameters
 from shoal.overlays.registry import SYSTEMS, strategy_factory
 from shoal.overlays.system import Picture
-from shoal.simulation.checkers import TimedSubscription, check_deliveries
 from shoal.simulation.faults import LinkFaults
+from shoal.simulation.judging.checkers import TimedSubscription, check_deliveries
 from shoal.simulation.service import ServiceCosts
 from shoal.simulation.trace import Published
 from shoal.simulation.world import World

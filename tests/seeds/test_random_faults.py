@@ -1,8 +1,9 @@
 """Random networks whose links break, whose brokers crash and whose publishers go away.
 
-What may be lost meanwhile `shoal.simulation.outages` says, and nothing else is; nothing raises,
-nothing arrives twice, unasked or out of order, every publisher arrives somewhere and says all
-that it has to say, and when all is up again every table of the tree is as if nothing had happened.
+What may be lost meanwhile `shoal.simulation.judging.outages` says, and nothing else is; nothing
+raises, nothing arrives twice, unasked or out of order, every publisher arrives somewhere and says
+all that it has to say, and when all is up again every table of the tree is as if nothing had
+happened.
 A few seeds here, 300 by `make soak`; SHOAL_SEEDS="7" or "0-999" replays chosen ones.
 """
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from shoal.model import Publication
 from shoal.overlays.tree.oracle import check_tables, expected_tables
 from shoal.overlays.tree.routing_table import RoutingTable
-from shoal.simulation.checkers import TimedSubscription, Verdict, check_deliveries
+from shoal.simulation.judging.checkers import TimedSubscription, Verdict, check_deliveries
 from shoal.simulation.trace import Delivery
 from tests.broker.transcript import advertisement, publication, subscription
 

@@ -9,9 +9,9 @@ import pytest
 from shoal.overlays.registry import strategy_factory
 from shoal.overlays.tree.oracle import check_tables, expected_tables
 from shoal.simulation.faults import LinkFaults
-from shoal.simulation.links import RESEND_US
+from shoal.simulation.links.reliable import RESEND_US
+from shoal.simulation.links.underlay import ConstantUnderlay
 from shoal.simulation.service import ServiceCosts
-from shoal.simulation.underlay import ConstantUnderlay
 from shoal.simulation.world import DETECTION_US, World
 from tests.broker.transcript import advertisement, publish, subscription
 from tests.systems import TREES, eager, in_place, to_rest

@@ -24,8 +24,8 @@ from shoal.broker.effects import (
 from shoal.broker.machine import Broker
 from shoal.broker.messages import Advertise, Message, Ping, Publish, Subscribe, Unadvertise
 from shoal.overlays.registry import strategy_factory
-from shoal.simulation import links
-from shoal.simulation.links import Frame, ReliableBroker
+from shoal.simulation.links import reliable as links
+from shoal.simulation.links.reliable import Frame, ReliableBroker
 from tests.broker.transcript import advertisement, publish, subscription
 
 KEY = ("link", "B2")

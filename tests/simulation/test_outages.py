@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shoal.clients.records import MigrationRecord, ReturnRecord
-from shoal.simulation.outages import Excuses, Outage, Whereabouts
+from shoal.simulation.judging.outages import Excuses, Outage, Whereabouts
 
 #  B1 - B2 - B3 - B4
 #        \

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from shoal.simulation.underlay import (
+from shoal.simulation.links.underlay import (
     FIBRE_KM_PER_US,
     ConstantUnderlay,
     GeographicUnderlay,

@@ -25,8 +25,8 @@ from shoal.broker.messages import Message, Unsubscribe
 from shoal.broker.strategy import BaseStrategy, BrokerContext
 from shoal.model import BrokerId, ClientId
 from shoal.simulation.faults import LinkFaults
+from shoal.simulation.links.underlay import ConstantUnderlay
 from shoal.simulation.service import ServiceCosts
-from shoal.simulation.underlay import ConstantUnderlay
 from shoal.simulation.world import World
 
 WAY_US = 1_000

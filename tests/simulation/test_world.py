@@ -16,10 +16,10 @@ from shoal.broker.effects import Measured, MoveClient, ResetLink
 from shoal.broker.messages import Publish
 from shoal.overlays.registry import strategy_factory
 from shoal.overlays.trace_rows import LoadRow
+from shoal.simulation.links.overlay_link import Link
+from shoal.simulation.links.underlay import ConstantUnderlay
 from shoal.simulation.nodes import BrokerNode
-from shoal.simulation.overlay_link import Link
 from shoal.simulation.service import ServiceCosts
-from shoal.simulation.underlay import ConstantUnderlay
 from shoal.simulation.world import MONITOR_INTERVAL_US, World
 from tests.broker.transcript import advertisement, publication, publish, subscription
 from tests.seeds.random_network import RandomNetwork

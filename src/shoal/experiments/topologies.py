@@ -28,7 +28,7 @@ from shoal.overlays.shapes import (
     ring,
 )
 from shoal.overlays.trace_rows import OverlayLink
-from shoal.simulation.underlay import Coordinates, great_circle_km
+from shoal.simulation.links.underlay import Coordinates, great_circle_km
 
 
 def scenario_links(chosen: scenario.Scenario, workload: Workload) -> list[Link]:

@@ -14,7 +14,7 @@ from shoal.matching import matches
 from shoal.model import Filter, SubscriptionId
 from shoal.overlays.shapes import Link
 from shoal.overlays.trace_tables import RECORDS, TRACE_TABLES
-from shoal.simulation.checkers import tally
+from shoal.simulation.judging.checkers import tally
 from shoal.simulation.world import World
 
 Tables = Mapping[str, Mapping[str, Sequence[Any]]]

@@ -16,7 +16,7 @@ from pathlib import Path
 from shoal.experiments import scenario
 from shoal.experiments.run_files import BrokerRow, read_columns
 from shoal.model import BrokerId
-from shoal.simulation.underlay import (
+from shoal.simulation.links.underlay import (
     ConstantUnderlay,
     Coordinates,
     GeographicUnderlay,

@@ -29,11 +29,11 @@ from shoal.mqtt.reception import QUEUES_ARE_FULL
 from shoal.overlays.registry import SYSTEMS
 from shoal.runtime.addresses import Address, read_address
 from shoal.runtime.certificates import Certificates
-from shoal.runtime.doors.access import NetworkAccess
+from shoal.runtime.doors.entry.access import NetworkAccess
 from shoal.runtime.doors.mqtt_door import MqttDoor
-from shoal.runtime.doors.mqtt_socket import MqttSocket
 from shoal.runtime.doors.publishers import LivePublishers
-from shoal.runtime.doors.websocket import WebSocket, is_same_host
+from shoal.runtime.doors.sockets.mqtt_socket import MqttSocket
+from shoal.runtime.doors.sockets.websocket import WebSocket, is_same_host
 from shoal.runtime.driving.clock import Clock
 from shoal.runtime.leaving import Leaving
 from shoal.runtime.links.costs import LinkCosts

@@ -1,8 +1,8 @@
 """What goes wrong on purpose: lossy links, links that break, brokers that crash.
 
 `LinkFaults` makes every overlay link lose, delay and reorder messages at random (seeded); brokers
-then run behind `shoal.simulation.links`.  Crashes and cuts are events that the world takes at a set
-time (`World.crash`, `World.cut`).
+then run behind `shoal.simulation.links.reliable`.  Crashes and cuts are events that the world takes
+at a set time (`World.crash`, `World.cut`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import msgspec
 
 from shoal.broker.effects import Received
 from shoal.simulation.event_queue import Action, EventQueue
-from shoal.simulation.overlay_link import Link
+from shoal.simulation.links.overlay_link import Link
 
 
 class LinkFaults(msgspec.Struct, frozen=True, kw_only=True):

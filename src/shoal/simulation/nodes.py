@@ -52,8 +52,8 @@ from shoal.broker.strategy import Strategy
 from shoal.clients.publisher import Publisher, PublisherEffect, ToBroker, WakeUp
 from shoal.model import BrokerId, ClientId
 from shoal.simulation.event_queue import EventQueue
-from shoal.simulation.links import Frame, ReliableBroker
-from shoal.simulation.overlay_link import Link
+from shoal.simulation.links.overlay_link import Link
+from shoal.simulation.links.reliable import Frame, ReliableBroker
 from shoal.simulation.service import Meter, Monitor, ServiceCosts
 from shoal.simulation.subscribers import Subscribers
 from shoal.simulation.trace import Delivery, Published, Refused, Trace

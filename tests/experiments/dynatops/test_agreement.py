@@ -18,8 +18,8 @@ from shoal.experiments.dynatops.users import Crowd, draw_crowd
 from shoal.overlays.dynatops.parameters import Parameters
 from shoal.overlays.dynatops.planning.problem import inverse
 from shoal.overlays.registry import strategy_factory
+from shoal.simulation.links.underlay import ConstantUnderlay
 from shoal.simulation.trace import Delivery
-from shoal.simulation.underlay import ConstantUnderlay
 from shoal.simulation.world import World
 from tests.broker.transcript import advertisement, publication, subscription
 

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from shoal.experiments.self_organising.data import prepare_departures
-from shoal.experiments.self_organising.delivery import Tree
-from shoal.experiments.self_organising.departures import departures
-from shoal.experiments.self_organising.model import KINDS, Model
+from shoal.experiments.self_organising.modelling.delivery import Tree
+from shoal.experiments.self_organising.modelling.departures import departures
+from shoal.experiments.self_organising.modelling.model import KINDS, Model
+from shoal.experiments.self_organising.modelling.setting import HEURISTICS, Setting
+from shoal.experiments.self_organising.modelling.workload import Costs, Workload, draw
 from shoal.experiments.self_organising.runs import broadcast_times, first_links
-from shoal.experiments.self_organising.setting import HEURISTICS, Setting
-from shoal.experiments.self_organising.workload import Costs, Workload, draw
 from shoal.overlays.self_organising.deciding.interest import Cache, bloom_filter, notification_id
 from tests.experiments.self_organising.test_optimum import is_tree, random_problem
 from tests.experiments.self_organising.test_optimum import random_tree as any_tree

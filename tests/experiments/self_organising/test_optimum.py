@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from shoal.experiments.self_organising.optimum import (
+from shoal.experiments.self_organising.modelling.optimum import (
     MAX_BROKERS_FOR_ALL,
     Problem,
     best_known,

@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from shoal.experiments.self_organising.grid import SCALES, grid
-from shoal.experiments.self_organising.model import Model
+from shoal.experiments.self_organising.modelling.model import Model
+from shoal.experiments.self_organising.modelling.setting import Setting
+from shoal.experiments.self_organising.modelling.simulated import parameters_of, simulate
 from shoal.experiments.self_organising.runs import broadcast_times, first_links
-from shoal.experiments.self_organising.setting import Setting
-from shoal.experiments.self_organising.simulated import parameters_of, simulate
 from shoal.overlays.self_organising.parameters import Interest, ThreeWay
 from tests.experiments.self_organising.test_model import workload_of
 

@@ -8,14 +8,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from shoal.experiments.self_organising import workload as drawing
 from shoal.experiments.self_organising.claims import CLAIMS
 from shoal.experiments.self_organising.evidence import Evidence, mean_and_interval
 from shoal.experiments.self_organising.grid import EVERYTHING, PAPER_NETWORKS, SCALES, Part, grid
+from shoal.experiments.self_organising.modelling import workload as drawing
+from shoal.experiments.self_organising.modelling.setting import Setting, What
+from shoal.experiments.self_organising.modelling.workload import check_measured, measured_apart
 from shoal.experiments.self_organising.page import conclude
 from shoal.experiments.self_organising.runs import Costs, ModelRun, model_runs
-from shoal.experiments.self_organising.setting import Setting, What
-from shoal.experiments.self_organising.workload import check_measured, measured_apart
 from shoal.experiments.studies.claims import judge_claims
 from shoal.experiments.studies.runs import write_summary
 from shoal.experiments.studies.study import write_conclusion

@@ -8,9 +8,9 @@ from random import Random
 import numpy as np
 import pytest
 
-from shoal.overlays.dynatops.planning.choosing import Limits
+from shoal.overlays.dynatops.planning.advising.choosing import Limits
+from shoal.overlays.dynatops.planning.advising.moving import HANDOVER, Move, join_ways, plan_moves
 from shoal.overlays.dynatops.planning.crowd import Crowd, User
-from shoal.overlays.dynatops.planning.moving import HANDOVER, Move, join_ways, plan_moves
 from shoal.overlays.dynatops.planning.problem import Mapping, Problem, trees_of
 from shoal.overlays.dynatops.structures.chord import Chord
 from shoal.overlays.dynatops.structures.structure import route

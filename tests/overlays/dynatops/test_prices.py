@@ -6,8 +6,12 @@ from random import Random
 
 import pytest
 
+from shoal.overlays.dynatops.planning.advising.prices import (
+    bounded_prices,
+    no_prices,
+    predicted_prices,
+)
 from shoal.overlays.dynatops.planning.costs import moved, reconfiguration_cost
-from shoal.overlays.dynatops.planning.prices import bounded_prices, no_prices, predicted_prices
 from shoal.overlays.dynatops.planning.problem import Mapping, Problem, inverse
 from shoal.overlays.dynatops.structures.chord import Chord
 from shoal.overlays.dynatops.structures.prefixes import QuadGrid, tapestry

@@ -9,11 +9,17 @@ from typing import Literal
 import numpy as np
 import pytest
 
+from shoal.overlays.dynatops.planning.advising.prices import Prices, no_prices, predicted_prices
+from shoal.overlays.dynatops.planning.advising.swapping import (
+    Rules,
+    after,
+    handled,
+    plan_swaps,
+    swaps,
+)
 from shoal.overlays.dynatops.planning.costs import notification_cost, standing
 from shoal.overlays.dynatops.planning.greedy import improvements
-from shoal.overlays.dynatops.planning.prices import Prices, no_prices, predicted_prices
 from shoal.overlays.dynatops.planning.problem import Mapping, Problem, inverse
-from shoal.overlays.dynatops.planning.swapping import Rules, after, handled, plan_swaps, swaps
 from shoal.overlays.dynatops.structures.chord import Chord
 from shoal.overlays.dynatops.structures.structure import route
 from tests.overlays.dynatops.drawing import draw_mapping, draw_problem

@@ -12,16 +12,16 @@ from shoal.language import parse
 from shoal.model import EVERYTHING, Advertisement, Publication, Subscription
 from shoal.overlays.dynatops.messages import ToHomes
 from shoal.overlays.dynatops.parameters import Parameters, Search
-from shoal.overlays.dynatops.planning import swapping
+from shoal.overlays.dynatops.planning.advising import swapping
+from shoal.overlays.dynatops.planning.advising.prices import no_prices
+from shoal.overlays.dynatops.planning.advising.swapping import Rules
 from shoal.overlays.dynatops.planning.costs import standing
-from shoal.overlays.dynatops.planning.prices import no_prices
 from shoal.overlays.dynatops.planning.problem import Problem, trees_of
-from shoal.overlays.dynatops.planning.swapping import Rules
 from shoal.overlays.dynatops.protocol import Dynatops
 from shoal.overlays.dynatops.reconfiguration.manager import Manager
 from shoal.overlays.dynatops.records import ReconfigurationRecord
 from shoal.overlays.registry import strategy_factory
-from shoal.simulation.overlay_link import Link
+from shoal.simulation.links.overlay_link import Link
 from shoal.simulation.world import World
 
 SECOND_US = 1_000_000

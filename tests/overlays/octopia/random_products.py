@@ -15,8 +15,8 @@ from shoal.overlays.octopia.places.labels import Product, rows_of
 from shoal.overlays.octopia.system import SYSTEM
 from shoal.overlays.registry import strategy_factory
 from shoal.overlays.system import Picture
-from shoal.simulation.checkers import TimedSubscription, check_deliveries
 from shoal.simulation.faults import LinkFaults
+from shoal.simulation.judging.checkers import TimedSubscription, check_deliveries
 from shoal.simulation.service import ServiceCosts
 from shoal.simulation.trace import Published
 from shoal.simulation.world import World

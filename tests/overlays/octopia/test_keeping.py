@@ -7,9 +7,9 @@ import pytest
 from shoal.broker.effects import LinkChanged, LinkState, SetTimer, Started, TimerFired
 from shoal.broker.machine import Broker
 from shoal.broker.messages import Advertise, Subscribe
-from shoal.overlays.octopia.keeping import QUARTERS, TIMER
 from shoal.overlays.octopia.known import exchange
 from shoal.overlays.octopia.parameters import Parameters
+from shoal.overlays.octopia.ways.keeping import QUARTERS, TIMER
 from shoal.overlays.registry import strategy_factory
 from tests.broker.transcript import advertisement, publish, subscription
 from tests.overlays.octopia.stages import ProductStage, rows

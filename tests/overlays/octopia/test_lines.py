@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from shoal.broker.messages import RoutedPublication
 from shoal.model import MessageId, Publication
-from shoal.overlays.octopia import lines as lines_module
-from shoal.overlays.octopia.lines import Entry, Lines
+from shoal.overlays.octopia.order import lines as lines_module
+from shoal.overlays.octopia.order.lines import Entry, Lines
 from tests.examples import examples
 
 ORDER_US, DOUBT_US = 1_000, 100

@@ -8,8 +8,8 @@ import pytest
 
 from shoal.broker.effects import LinkLoad, Loads, Received, Returned, Settled, Unsettled
 from shoal.broker.messages import Advertise, Goodbye, Subscribe
-from shoal.overlays.octopia.gate import TIMER
 from shoal.overlays.octopia.messages import Notification, NumbersBegin, NumbersEnd
+from shoal.overlays.octopia.order.gate import TIMER
 from shoal.overlays.octopia.parameters import Dynamic
 from tests.broker.transcript import advertisement, publish, subscription
 from tests.overlays.octopia.stages import ProductStage

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from shoal.broker.effects import LinkLoad
-from shoal.overlays.octopia.outputs import FORMULAS, Outputs, congestion_element
 from shoal.overlays.octopia.parameters import Congestion
+from shoal.overlays.octopia.ways.outputs import FORMULAS, Outputs, congestion_element
 
 TAU = 10.0
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.overlays.octopia.ways import bits_of, clusters_of, copies, shortest
+from shoal.overlays.octopia.ways.copies import bits_of, clusters_of, copies, shortest
 
 COSTS = st.dictionaries(st.sampled_from("abcvwxyz"), st.floats(0, 40))
 

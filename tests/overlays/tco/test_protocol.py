@@ -18,7 +18,7 @@ from shoal.overlays.tco.messages import Along
 from shoal.overlays.tco.oracle import problems
 from shoal.overlays.tco.parameters import Parameters
 from shoal.overlays.tco.protocol import Tco
-from shoal.simulation.overlay_link import Link
+from shoal.simulation.links.overlay_link import Link
 from shoal.simulation.world import World
 
 SECOND_US = 1_000_000

@@ -32,7 +32,7 @@ from shoal.model import MessageId
 from shoal.overlays.registry import strategy_factory
 from shoal.overlays.tid.messages import MESSAGES, Bind, TreeChange, TreeCopy
 from shoal.overlays.tid.parameters import Matching, Parameters
-from shoal.simulation.checkers import check_deliveries
+from shoal.simulation.judging.checkers import check_deliveries
 from tests.broker.test_machine import ANY_MESSAGE, CLIENTS
 from tests.broker.test_machine import MESSAGES as STRATEGIES
 from tests.broker.transcript import Stage, advertisement, publication, publish, subscription

@@ -29,6 +29,7 @@ from shoal.broker.machine import Broker
 from shoal.broker.messages import Advertise, Goodbye, Message, Publish, Subscribe
 from shoal.matching import matches
 from shoal.overlays.registry import strategy_factory
+from shoal.overlays.tree.departing.succession import behind, follow, succeed
 from shoal.overlays.tree.messages import (
     Abandon,
     Flushed,
@@ -40,7 +41,6 @@ from shoal.overlays.tree.messages import (
     Succeed,
     Succeeded,
 )
-from shoal.overlays.tree.succession import behind, follow, succeed
 from shoal.overlays.tree.system import Parameters
 from tests.broker.transcript import Stage, advertisement, publication, subscription
 from tests.overlays.tree.stages import busy_stage

@@ -16,8 +16,8 @@ With `acknowledge = "stored"` (`[storage]`, trees) each link has a spool, a queu
   marked, and doors drop repeats.
 - The neighbour's rows stay for as long as it is waited for (`absent_s`). A broker that starts knows
   none; for a neighbour that was there before (its spool's folder says so), has said nothing and is
-  away after 5 s it says itself that it subscribes to everything (`overlays/tree/stand_in.py`): what
-  nobody wanted is dropped there when it is back.
+  away after 5 s it says itself that it subscribes to everything
+  (`overlays/tree/departing/stand_in.py`): what nobody wanted is dropped there when it is back.
 - What the disk does not take (a bound, a failure) stays in memory and unsettled; the door refuses
   more.
 
@@ -45,11 +45,12 @@ How links end, and brokers come and go
 - Who leaves goes step by step (`runtime/leaving.py`): clients are sent away, sessions handed over
   as if their clients had connected elsewhere and gone at once (`mqtt/federation/evacuating.py`),
   then the machine leaves (`Leave`, `Left`).
-- On a tree one neighbour of who leaves, the centre, takes its place (`overlays/tree/leaving.py`,
-  `succession.py`). All are still until nothing is under way through the leaver and tables have
-  answered each other; then rows turn without a word. Each of the others moves by itself, with the
-  centre's word, and the leaver's link to the centre ends last: so there is one tree at every
-  moment, and who misses the word, whatever has failed, stays with the leaver, which tries again.
+- On a tree one neighbour of who leaves, the centre, takes its place (`overlays/tree/departing/`:
+  `leaving.py`, `succession.py`). All are still until nothing is under way through the leaver and
+  tables have answered each other; then rows turn without a word. Each of the others moves by
+  itself, with the centre's word, and the leaver's link to the centre ends last: so there is one
+  tree at every moment, and who misses the word, whatever has failed, stays with the leaver, which
+  tries again.
 - Wherever tables turn without a word, what is not settled in the old direction goes again in the
   new one, before all else (`Recall`): else, should a broker be killed, it would come behind what
   was published later, and doors would take it for a repeat.
@@ -68,12 +69,13 @@ moment, in every order of messages.
 Decisions
 ---------
 
-- **Two machines for links.** `simulation/links.py` resends what a lossy link drops, by timers; over
-  TCP nothing is lost but the connection's end, so `broker/links/session.py` agrees with the other
-  end on where to go on, or to start afresh. A message is acknowledged when the broker has handled
-  it, and what is sent and not acknowledged fits a window: so a broker may hold back what comes from
-  elsewhere while one link is full, reads acknowledgements all the same, and on a tree nobody waits
-  in a circle: what a broker waits for to be settled lies beyond the neighbour, never behind itself.
+- **Two machines for links.** `simulation/links/reliable.py` resends what a lossy link drops, by
+  timers; over TCP nothing is lost but the connection's end, so `broker/links/session.py` agrees
+  with the other end on where to go on, or to start afresh. A message is acknowledged when the
+  broker has handled it, and what is sent and not acknowledged fits a window: so a broker may hold
+  back what comes from elsewhere while one link is full, reads acknowledgements all the same, and on
+  a tree nobody waits in a circle: what a broker waits for to be settled lies beyond the neighbour,
+  never behind itself.
 - **A link's session has a name that neither end has used before.** Every hello offers one, for the
   case that the two are not in one session: an end that begins anew under its old name can meet one
   that remembers it, and count from elsewhere.

@@ -37,9 +37,9 @@ With a spool an end that is away for `park_us` ends its session by itself, witho
 broker: what somebody waits for is then on disk (`spool.py`), nobody waits for it any longer, and
 the next hello begins a fresh session.  It gives up after the spool's `keep_us`.
 
-`shoal.simulation.links` is for links that lose single messages, as the simulator's do.  Over TCP a
-connection loses nothing but its end, so this machine needs no timers to resend, and what it needs
-instead (agreeing on where to go on, or to start afresh) has no place there.
+`shoal.simulation.links.reliable` is for links that lose single messages, as the simulator's do.
+Over TCP a connection loses nothing but its end, so this machine needs no timers to resend, and what
+it needs instead (agreeing on where to go on, or to start afresh) has no place there.
 """
 
 from __future__ import annotations

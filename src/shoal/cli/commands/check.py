@@ -14,7 +14,7 @@ def check(
     ],
 ) -> None:
     """Say what is wrong with a network file, path by path; exit code 2 if anything is."""
-    from shoal.cli.support.networks import read_network
+    from shoal.cli.support.live.networks import read_network
 
     network = read_network(network_file)
     print(

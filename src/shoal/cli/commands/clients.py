@@ -14,8 +14,8 @@ from rich.filesize import decimal
 from rich.table import Table
 
 from shoal.cli.support.errors import UserError
-from shoal.cli.support.operators import Operator, OperatorPassword, read_caller
-from shoal.cli.support.statuses import Statuses, admin_addresses, ask_status
+from shoal.cli.support.live.operators import Operator, OperatorPassword, read_caller
+from shoal.cli.support.live.statuses import Statuses, admin_addresses, ask_status
 
 if TYPE_CHECKING:
     from shoal.runtime.network_file import Network
@@ -40,7 +40,7 @@ def clients(
 
     Exit code 1 when a client is asked for and no broker that answers has it.
     """
-    from shoal.cli.support.networks import read_network
+    from shoal.cli.support.live.networks import read_network
 
     network = read_network(network_file, has_files=False)
     caller = read_caller(network, operator, operator_password)

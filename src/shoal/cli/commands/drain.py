@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from shoal.cli.support.errors import UserError
-from shoal.cli.support.operators import Operator, OperatorPassword, read_caller
-from shoal.cli.support.orders import give_order
+from shoal.cli.support.live.operators import Operator, OperatorPassword, read_caller
+from shoal.cli.support.live.orders import give_order
 
 if TYPE_CHECKING:
     from shoal.runtime.addresses import Address
@@ -32,7 +32,7 @@ def drain(
     start.  Clients that follow are told where to go; the others are let go with a word, and find
     another broker by themselves.  Ends when no client and no session is left.
     """
-    from shoal.cli.support.networks import read_network
+    from shoal.cli.support.live.networks import read_network
 
     network = read_network(network_file, has_files=False)
     caller = read_caller(network, operator, operator_password)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from shoal.cli.support.errors import UserError
-from shoal.cli.support.operators import Operator, OperatorPassword, read_caller
+from shoal.cli.support.live.operators import Operator, OperatorPassword, read_caller
 
 if TYPE_CHECKING:
     from shoal.runtime.addresses import Address
@@ -43,7 +43,7 @@ def leave(
     when all in them has arrived, and then its process ends, with exit code 0.  Nothing that was
     acknowledged is lost.
     """
-    from shoal.cli.support.networks import read_network
+    from shoal.cli.support.live.networks import read_network
     from shoal.runtime.addresses import read_address
 
     network = read_network(network_file, has_files=False)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from shoal.cli.support.errors import UserError
-from shoal.cli.support.operators import Operator, OperatorPassword, read_caller
-from shoal.cli.support.statuses import admin_addresses, ask_status, check_known
+from shoal.cli.support.live.operators import Operator, OperatorPassword, read_caller
+from shoal.cli.support.live.statuses import admin_addresses, ask_status, check_known
 
 if TYPE_CHECKING:
     from shoal.runtime.network_file import Network
@@ -30,7 +30,7 @@ def move(
     order, and its will is not published.  Only clients that follow can be moved: shoal.Client,
     and others of MQTT 5 that say $follow when they connect.
     """
-    from shoal.cli.support.networks import read_network
+    from shoal.cli.support.live.networks import read_network
 
     network = read_network(network_file, has_files=False)
     caller = read_caller(network, operator, operator_password)

@@ -30,7 +30,7 @@ def password(
 
     Brokers read the file when they start.
     """
-    from shoal.runtime.doors.passwords import parse_passwords, password_line
+    from shoal.runtime.doors.entry.passwords import parse_passwords, password_line
 
     try:
         before = file.read_text(encoding="utf-8") if file.exists() else ""

@@ -212,8 +212,8 @@ def _advise(
 ) -> None:
     from shoal.cli.support.topic_plans import in_words
     from shoal.cli.support.topic_surveys import read_topic_survey
-    from shoal.overlays.dynatops.planning.advice import Wishes as TopicWishes
-    from shoal.overlays.dynatops.planning.advice import advise
+    from shoal.overlays.dynatops.planning.advising.advice import Wishes as TopicWishes
+    from shoal.overlays.dynatops.planning.advising.advice import advise
 
     if options.users is None:
         raise UserError(f"--users: {TOPIC_TREES} is planned by who wants what; give a file of it")

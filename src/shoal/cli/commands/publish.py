@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from shoal.cli.support.clients import (
+from shoal.cli.support.errors import UserError
+from shoal.cli.support.live.clients import (
     Authority,
     Broker,
     Certificate,
@@ -21,7 +22,6 @@ from shoal.cli.support.clients import (
     read_attribute,
     read_connecting,
 )
-from shoal.cli.support.errors import UserError
 
 if TYPE_CHECKING:
     from shoal.model import Value

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from shoal.cli.support.errors import UserError
-from shoal.cli.support.operators import Operator, OperatorPassword, read_caller
-from shoal.cli.support.statuses import admin_addresses, ask_status
+from shoal.cli.support.live.operators import Operator, OperatorPassword, read_caller
+from shoal.cli.support.live.statuses import admin_addresses, ask_status
 
 if TYPE_CHECKING:
     from shoal.runtime.network_file import Network
@@ -44,7 +44,7 @@ def rearrange(
     `shoal plan dynatops` says which swaps pay.  Clients notice nothing; publications wait for some
     round trips.  With several options, `--stop` comes first, then swaps.
     """
-    from shoal.cli.support.networks import read_network
+    from shoal.cli.support.live.networks import read_network
 
     if undo + go + bool(stop or swap) != 1:
         raise UserError("say one of --undo, --go, or --stop and --swap")

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from shoal.cli.support.clients import (
+from shoal.cli.support.errors import UserError
+from shoal.cli.support.live.clients import (
     Authority,
     Broker,
     Certificate,
@@ -22,9 +23,8 @@ from shoal.cli.support.clients import (
     Version,
     read_connecting,
 )
-from shoal.cli.support.errors import UserError
-from shoal.cli.support.operators import Operator, OperatorPassword, read_caller
-from shoal.cli.support.statuses import ask_status
+from shoal.cli.support.live.operators import Operator, OperatorPassword, read_caller
+from shoal.cli.support.live.statuses import ask_status
 
 if TYPE_CHECKING:
     from shoal.experiments.live.recording import Recorder
@@ -81,7 +81,7 @@ def record(
     its clients' filters and where they are, and DIR/brokers.parquet its brokers.  Retained
     messages are not recorded: nobody published them meanwhile.
     """
-    from shoal.cli.support.networks import read_network
+    from shoal.cli.support.live.networks import read_network
     from shoal.client import ClientError
     from shoal.experiments.live.recording import Recorder
     from shoal.frames.errors import TableError

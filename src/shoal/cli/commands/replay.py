@@ -10,7 +10,8 @@ import msgspec
 import typer
 from rich.console import Console
 
-from shoal.cli.support.clients import (
+from shoal.cli.support.errors import STOPPED_EXIT_CODE, UserError
+from shoal.cli.support.live.clients import (
     Authority,
     Certificate,
     KeyFile,
@@ -19,8 +20,7 @@ from shoal.cli.support.clients import (
     Username,
     read_tls,
 )
-from shoal.cli.support.errors import STOPPED_EXIT_CODE, UserError
-from shoal.cli.support.operators import Operator, OperatorPassword, read_caller
+from shoal.cli.support.live.operators import Operator, OperatorPassword, read_caller
 
 if TYPE_CHECKING:
     from shoal.experiments.live.judge import Key
@@ -104,7 +104,7 @@ def replay(
     --scenario` starts a network that has them.  Beside what was measured stands what the simulator
     predicts of the same network.  Exit code 1 when deliveries are wrong.
     """
-    from shoal.cli.support.networks import read_network
+    from shoal.cli.support.live.networks import read_network
     from shoal.cli.support.replay_outcome import show_replays
     from shoal.client import ClientError
     from shoal.experiments.live.brokers import UnrestError

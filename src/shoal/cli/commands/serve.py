@@ -46,9 +46,9 @@ def serve(
 
     A broker that has joined once keeps its links; --join is of no effect when it starts again.
     """
-    from shoal.cli.support.networks import read_join, read_network, with_broker
+    from shoal.cli.support.live.networks import read_join, read_network, with_broker
     from shoal.runtime.broker_service import BrokerService
-    from shoal.runtime.doors.access import AccessError
+    from shoal.runtime.doors.entry.access import AccessError
     from shoal.runtime.operations.logs import start_logging
     from shoal.runtime.serving import serve_broker
     from shoal.runtime.storage.journal_files import JournalError

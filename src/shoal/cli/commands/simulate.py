@@ -66,7 +66,7 @@ def simulate(
     from shoal.experiments.seeds import figures_of, other_seeds
     from shoal.overlays.shapes import TopologyError
     from shoal.report.remarks import remarks
-    from shoal.simulation.underlay import UnderlayError
+    from shoal.simulation.links.underlay import UnderlayError
     from shoal.typed_toml import TomlError
 
     try:

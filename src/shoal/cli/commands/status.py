@@ -16,8 +16,8 @@ from rich.filesize import decimal
 from rich.table import Table
 
 from shoal.cli.support.errors import UserError
-from shoal.cli.support.operators import Operator, OperatorPassword, read_caller
-from shoal.cli.support.statuses import Statuses, ask_status
+from shoal.cli.support.live.operators import Operator, OperatorPassword, read_caller
+from shoal.cli.support.live.statuses import Statuses, ask_status
 
 if TYPE_CHECKING:
     from shoal.overlays.self_organising.records import ProposalRecord
@@ -48,7 +48,7 @@ def status(
 
     Exit code 1 when a broker does not answer or is not ready.
     """
-    from shoal.cli.support.networks import read_network
+    from shoal.cli.support.live.networks import read_network
 
     if watch and (as_json or advise):
         raise UserError("--watch: shows the tables; leave --json and --advise out")

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from shoal.cli.support.clients import (
+from shoal.cli.support.errors import UserError
+from shoal.cli.support.live.clients import (
     Authority,
     Broker,
     Certificate,
@@ -19,7 +20,6 @@ from shoal.cli.support.clients import (
     Username,
     read_connecting,
 )
-from shoal.cli.support.errors import UserError
 
 if TYPE_CHECKING:
     from shoal.client import Message

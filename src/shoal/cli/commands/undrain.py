@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from shoal.cli.support.operators import Operator, OperatorPassword, read_caller
-from shoal.cli.support.orders import give_order
+from shoal.cli.support.live.operators import Operator, OperatorPassword, read_caller
+from shoal.cli.support.live.orders import give_order
 
 
 def undrain(
@@ -19,7 +19,7 @@ def undrain(
     operator_password: OperatorPassword = "",
 ) -> None:
     """Let a drained broker take clients in again; those that have gone stay where they are."""
-    from shoal.cli.support.networks import read_network
+    from shoal.cli.support.live.networks import read_network
 
     network = read_network(network_file, has_files=False)
     caller = read_caller(network, operator, operator_password)

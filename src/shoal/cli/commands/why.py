@@ -11,11 +11,11 @@ from urllib.parse import urlencode
 
 import typer
 
-from shoal.cli.support.clients import read_attribute
 from shoal.cli.support.errors import UserError
-from shoal.cli.support.operators import Operator, OperatorPassword, read_caller
-from shoal.cli.support.routes import Answers, Way, down, find_way, queues
-from shoal.cli.support.statuses import Statuses, admin_addresses, ask_status
+from shoal.cli.support.live.clients import read_attribute
+from shoal.cli.support.live.operators import Operator, OperatorPassword, read_caller
+from shoal.cli.support.live.routes import Answers, Way, down, find_way, queues
+from shoal.cli.support.live.statuses import Statuses, admin_addresses, ask_status
 
 if TYPE_CHECKING:
     from shoal.runtime.network_file import Network
@@ -45,7 +45,7 @@ def why(
     table ends it, which rule forbids it, which queue it waits in.  Nothing is published.  Exit code
     1 when it does not reach the client.
     """
-    from shoal.cli.support.networks import read_network
+    from shoal.cli.support.live.networks import read_network
 
     network = read_network(network_file, has_files=False)
     caller = read_caller(network, operator, operator_password)

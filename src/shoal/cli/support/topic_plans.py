@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from shoal.overlays.dynatops.planning.advice import Advice, State
+from shoal.overlays.dynatops.planning.advising.advice import Advice, State
 from shoal.overlays.dynatops.planning.hybrid import Gateways
 
 

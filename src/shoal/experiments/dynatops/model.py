@@ -19,6 +19,8 @@ import numpy.typing as npt
 
 from shoal.experiments.dynatops.setting import PLACED, RECONFIGURED, Setting
 from shoal.experiments.dynatops.users import Change, Crowd, Topics
+from shoal.overlays.dynatops.planning.advising.prices import predicted_prices
+from shoal.overlays.dynatops.planning.advising.swapping import Rules, after, plan_swaps
 from shoal.overlays.dynatops.planning.costs import (
     distances,
     moved,
@@ -26,9 +28,7 @@ from shoal.overlays.dynatops.planning.costs import (
 )
 from shoal.overlays.dynatops.planning.greedy import is_worth_a_look, propose
 from shoal.overlays.dynatops.planning.placement import Served, best_broker
-from shoal.overlays.dynatops.planning.prices import predicted_prices
 from shoal.overlays.dynatops.planning.problem import Amounts, Problem, trees_of
-from shoal.overlays.dynatops.planning.swapping import Rules, after, plan_swaps
 from shoal.overlays.dynatops.structures.chord import Chord
 from shoal.overlays.dynatops.structures.prefixes import QuadGrid, tapestry
 from shoal.overlays.dynatops.structures.structure import Structure

@@ -22,9 +22,9 @@ from shoal.model import BrokerId, ClientId, Publication
 from shoal.overlays.octopia.places.labels import Product
 from shoal.overlays.octopia.protocol import Octopia
 from shoal.overlays.tid.protocol import Tid
+from shoal.simulation.links.underlay import ConstantUnderlay
 from shoal.simulation.service import ServiceCosts
 from shoal.simulation.trace import Published
-from shoal.simulation.underlay import ConstantUnderlay
 from shoal.simulation.world import World
 
 LATENCY_US = 200

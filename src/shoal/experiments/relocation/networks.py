@@ -39,7 +39,7 @@ from shoal.overlays.publisher_relocation.records import SelectionRecord
 from shoal.overlays.publisher_relocation.traces import BrokerTrace
 from shoal.overlays.registry import strategy_factory
 from shoal.overlays.shapes import balanced_tree
-from shoal.simulation.underlay import ConstantUnderlay
+from shoal.simulation.links.underlay import ConstantUnderlay
 from shoal.simulation.world import World
 
 COMPARED: tuple[System, ...] = ("tree", "grape", "pop")

@@ -17,8 +17,8 @@ from itertools import pairwise
 
 from shoal.experiments.self_organising.evidence import Evidence, mean_and_interval
 from shoal.experiments.self_organising.grid import LEAST_GAIN, PAPER_NETWORKS
-from shoal.experiments.self_organising.optimum import MAX_BROKERS_FOR_ALL
-from shoal.experiments.self_organising.setting import HEURISTICS, WINDOW, What
+from shoal.experiments.self_organising.modelling.optimum import MAX_BROKERS_FOR_ALL
+from shoal.experiments.self_organising.modelling.setting import HEURISTICS, WINDOW, What
 from shoal.experiments.studies.claims import (
     Band,
     Claim,

@@ -1,8 +1,8 @@
 """The real data of the study: when flights leave on the busiest routes.
 
 >>> from tempfile import TemporaryDirectory
->>> from shoal.experiments.self_organising.departures import departures
->>> from shoal.experiments.self_organising.setting import Setting
+>>> from shoal.experiments.self_organising.modelling.departures import departures
+>>> from shoal.experiments.self_organising.modelling.setting import Setting
 >>> with TemporaryDirectory() as folder:
 ...     file = prepare_departures(Path(folder))
 ...     setting = Setting(what="static", seed=1, types=2, ticks=10_000, departures=str(file))

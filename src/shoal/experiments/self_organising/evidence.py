@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from shoal.experiments.self_organising.grid import Part, Scale
+from shoal.experiments.self_organising.modelling.setting import What
 from shoal.experiments.self_organising.runs import Costs
-from shoal.experiments.self_organising.setting import What
 
 # Student's t: 97.5 % lie below, by degrees of freedom from 1 on.
 T_975 = (

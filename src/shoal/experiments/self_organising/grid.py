@@ -14,7 +14,13 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from shoal.experiments.self_organising.setting import HEURISTICS, Links, Setting, Shape, What
+from shoal.experiments.self_organising.modelling.setting import (
+    HEURISTICS,
+    Links,
+    Setting,
+    Shape,
+    What,
+)
 from shoal.experiments.studies.study import ScaleName
 
 Part = Literal["adaptivity", "hops", "alpha", "regret", "ours", "frequency"]

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 from shoal.experiments.self_organising.claims import CLAIMS, NAMES, percent
 from shoal.experiments.self_organising.evidence import Evidence, mean_and_interval
 from shoal.experiments.self_organising.grid import EVERYTHING, SHAPES, Scale
-from shoal.experiments.self_organising.model import KINDS
-from shoal.experiments.self_organising.optimum import MAX_BROKERS_FOR_ALL
+from shoal.experiments.self_organising.modelling.model import KINDS
+from shoal.experiments.self_organising.modelling.optimum import MAX_BROKERS_FOR_ALL
+from shoal.experiments.self_organising.modelling.setting import HEURISTICS, WINDOW, Links, Shape
 from shoal.experiments.self_organising.runs import Costs, ModelRun
-from shoal.experiments.self_organising.setting import HEURISTICS, WINDOW, Links, Shape
 from shoal.experiments.studies.claims import judge_claims
 from shoal.experiments.studies.drawing import Points, draw, tabulate
 from shoal.experiments.studies.runs import summaries

@@ -11,10 +11,10 @@ import msgspec
 import numpy as np
 
 from shoal.experiments.self_organising.grid import SHAPES, Cell, Part
-from shoal.experiments.self_organising.model import Model, Outcome
-from shoal.experiments.self_organising.optimum import Problem, best_known, regret
-from shoal.experiments.self_organising.setting import Setting, Shape
-from shoal.experiments.self_organising.workload import Workload, draw, places_apart
+from shoal.experiments.self_organising.modelling.model import Model, Outcome
+from shoal.experiments.self_organising.modelling.optimum import Problem, best_known, regret
+from shoal.experiments.self_organising.modelling.setting import Setting, Shape
+from shoal.experiments.self_organising.modelling.workload import Workload, draw, places_apart
 from shoal.experiments.studies.runs import Run, content_digest, run_key
 from shoal.experiments.topologies import random_tree, uniform_tree
 from shoal.overlays.self_organising.deciding.planner import VARIATION

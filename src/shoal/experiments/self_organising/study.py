@@ -28,7 +28,7 @@ class SelfOrganisingPlan:
 
     def __init__(self, options: Options, scale: ScaleName, root: Path, seed: int) -> None:
         from shoal.experiments.self_organising.grid import SCALES
-        from shoal.experiments.self_organising.workload import check_measured
+        from shoal.experiments.self_organising.modelling.workload import check_measured
 
         self._scale = SCALES[scale]
         self._root = root

@@ -4,7 +4,7 @@ One invariant of OctopiA's copies
 ---------------------------------
 
 Of a publication's clusters each is entered by one copy or carried as a bit by one
-(`overlays/octopia/ways.py`), so none comes twice and none goes round, whichever outputs are
+(`overlays/octopia/ways/copies.py`), so none comes twice and none goes round, whichever outputs are
 congested where. In a cluster a table belongs to its home and has a version, and says to which
 region its broker links up, always to a lower one: so any words in any order give everybody the same
 tables, and any links that are up are a tree. Whose parent has died links to the nearest living one

@@ -18,7 +18,7 @@ from shoal.model import Advertisement, BrokerId, Subscription
 from shoal.overlays.merging import unions
 from shoal.overlays.octopia.places.labels import Product
 from shoal.overlays.octopia.protocol import Octopia
-from shoal.overlays.octopia.ways import bits_of
+from shoal.overlays.octopia.ways.copies import bits_of
 from shoal.overlays.system import Picture
 
 

@@ -45,11 +45,11 @@ from shoal.overlays.octopia.messages import (
     TableWanted,
     WayLost,
 )
-from shoal.overlays.octopia.outputs import Outputs
 from shoal.overlays.octopia.parameters import UNORDERED, Parameters
 from shoal.overlays.octopia.places.labels import Product
 from shoal.overlays.octopia.places.roster import Place, Roster, Stay
 from shoal.overlays.octopia.routing import Routing
+from shoal.overlays.octopia.ways.outputs import Outputs
 from shoal.overlays.tree.messages import AdvertisementsSaid
 
 

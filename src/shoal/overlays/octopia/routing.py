@@ -26,19 +26,19 @@ from shoal.broker.effects import (
 )
 from shoal.broker.messages import RoutedPublication
 from shoal.model import BrokerId, ClientId
-from shoal.overlays.octopia.gate import Gate
-from shoal.overlays.octopia.keeping import Keeping, Publications, again, in_order
 from shoal.overlays.octopia.known.hosted import Hosted
 from shoal.overlays.octopia.known.tables import Tables
-from shoal.overlays.octopia.lines import Entry
 from shoal.overlays.octopia.messages import Notification, WayLost
-from shoal.overlays.octopia.ordering import Numbering
-from shoal.overlays.octopia.outputs import Outputs
+from shoal.overlays.octopia.order.gate import Gate
+from shoal.overlays.octopia.order.lines import Entry
+from shoal.overlays.octopia.order.ordering import Numbering
 from shoal.overlays.octopia.parameters import Dynamic, Parameters
 from shoal.overlays.octopia.places.labels import Product
-from shoal.overlays.octopia.reaching import Reach, Reaching
-from shoal.overlays.octopia.spreading import Spreading
-from shoal.overlays.octopia.ways import copies, shortest
+from shoal.overlays.octopia.ways.copies import copies, shortest
+from shoal.overlays.octopia.ways.keeping import Keeping, Publications, again, in_order
+from shoal.overlays.octopia.ways.outputs import Outputs
+from shoal.overlays.octopia.ways.reaching import Reach, Reaching
+from shoal.overlays.octopia.ways.spreading import Spreading
 
 RETRY: TimerKey = ("retry",)
 NOT_NUMBERED: Mapping[int, int] = {}

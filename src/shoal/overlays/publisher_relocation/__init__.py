@@ -26,7 +26,7 @@ Two messages per link of the path. When something fails on the way, nobody rolls
 
 `tests/exploration/` plays a move over three brokers in every order of messages, with one fault at
 every moment; `tests/seeds/` runs it under churn, loss, reordering, and with faults aimed at moves;
-`simulation/outages.py` says what a fault may cost, and that is judged.
+`simulation/judging/outages.py` says what a fault may cost, and that is judged.
 
 On the live network an MQTT client's *door*, its first broker, is the publisher: it runs
 `clients/publisher.py` for it, and asks the broker where it publishes over a courier, a channel as

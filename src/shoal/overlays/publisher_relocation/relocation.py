@@ -28,8 +28,8 @@ from shoal.model import BrokerId, ClientId
 from shoal.overlays.publisher_relocation.messages import MigrationComplete, MigrationUpdate
 from shoal.overlays.publisher_relocation.migration import TIMER, Migrations
 from shoal.overlays.publisher_relocation.tracer import Tracer
+from shoal.overlays.tree.departing.leaving import TIMER as LEAVING_TIMER
 from shoal.overlays.tree.exchange import TIMER as EXCHANGE_TIMER
-from shoal.overlays.tree.leaving import TIMER as LEAVING_TIMER
 from shoal.overlays.tree.messages import AdvertisementsSaid, LeavingMessage, SubscriptionsSaid
 from shoal.overlays.tree.routing import TreeRouting
 from shoal.overlays.tree.routing_table import RoutingTable

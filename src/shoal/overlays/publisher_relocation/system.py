@@ -15,10 +15,10 @@ from shoal.overlays.publisher_relocation.records import SelectionRecord
 from shoal.overlays.publisher_relocation.relocation import Relocation
 from shoal.overlays.publisher_relocation.tracer import TracerFactory
 from shoal.overlays.system import System, nobody_moves
+from shoal.overlays.tree.departing.stand_in import stand_in
 from shoal.overlays.tree.messages import MESSAGES as TREE_MESSAGES
 from shoal.overlays.tree.oracle import table_problems
 from shoal.overlays.tree.routing import TreeRouting
-from shoal.overlays.tree.stand_in import stand_in
 
 
 def relocating(

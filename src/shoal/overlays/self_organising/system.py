@@ -17,9 +17,9 @@ from shoal.overlays.self_organising.protocol import SelfOrganising
 from shoal.overlays.self_organising.quiet_ring.ring_messages import MESSAGES as RING_MESSAGES
 from shoal.overlays.self_organising.records import ProposalRecord
 from shoal.overlays.system import System
+from shoal.overlays.tree.departing.stand_in import stand_in
 from shoal.overlays.tree.messages import MESSAGES as TREE_MESSAGES
 from shoal.overlays.tree.oracle import table_problems
-from shoal.overlays.tree.stand_in import stand_in
 
 
 def _named(parameters: Parameters) -> Mapping[str, Iterable[BrokerId]]:

@@ -44,10 +44,11 @@ from shoal.model import (
 from shoal.overlays.merging import OwnMerging
 from shoal.overlays.publishers import LocalPublishers
 from shoal.overlays.requests import check_advertisement, check_filter, check_subscription
+from shoal.overlays.tree.departing.leaving import TIMER as LEAVING_TIMER
+from shoal.overlays.tree.departing.leaving import Leaver
+from shoal.overlays.tree.departing.succession import Around, Succession
 from shoal.overlays.tree.exchange import TIMER as EXCHANGE_TIMER
 from shoal.overlays.tree.exchange import Exchange
-from shoal.overlays.tree.leaving import TIMER as LEAVING_TIMER
-from shoal.overlays.tree.leaving import Leaver
 from shoal.overlays.tree.messages import (
     AdvertisementsSaid,
     LeavingMessage,
@@ -58,7 +59,6 @@ from shoal.overlays.tree.messages import (
     Succeeded,
 )
 from shoal.overlays.tree.propagation import Propagation
-from shoal.overlays.tree.succession import Around, Succession
 from shoal.overlays.tree.turning import Turn, turn_tables
 
 

@@ -7,10 +7,10 @@ import msgspec
 from shoal.broker.strategy import BrokerContext
 from shoal.overlays.merging import check_merging
 from shoal.overlays.system import System
+from shoal.overlays.tree.departing.stand_in import stand_in
 from shoal.overlays.tree.messages import MESSAGES
 from shoal.overlays.tree.oracle import table_problems
 from shoal.overlays.tree.routing import TreeRouting
-from shoal.overlays.tree.stand_in import stand_in
 
 
 class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

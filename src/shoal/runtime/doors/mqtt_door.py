@@ -30,10 +30,10 @@ from shoal.mqtt.limits import Limits
 from shoal.mqtt.sessions.delivering.outgoing import ClientConnection
 from shoal.runtime.addresses import Address
 from shoal.runtime.doors.asking import Asking
-from shoal.runtime.doors.audit import Audit
+from shoal.runtime.doors.entry.audit import Audit
 from shoal.runtime.doors.publishers import LivePublishers
 from shoal.runtime.doors.sending_on import SendingOn
-from shoal.runtime.doors.sockets import LateAccess, Socket
+from shoal.runtime.doors.sockets.sockets import LateAccess, Socket
 from shoal.runtime.driving.flushing import Phase
 from shoal.runtime.driving.pauses import Alarm
 from shoal.runtime.node import Node

@@ -18,9 +18,9 @@ from typing import NamedTuple
 
 from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.notices import Notices, Party
-from shoal.runtime.doors.access import read_users
-from shoal.runtime.doors.password_checks import PasswordChecks
-from shoal.runtime.doors.passwords import check_password
+from shoal.runtime.doors.entry.access import read_users
+from shoal.runtime.doors.entry.password_checks import PasswordChecks
+from shoal.runtime.doors.entry.passwords import check_password
 from shoal.runtime.network_sections import AdminSection
 
 # Operators are few; more right passwords than this at a time are checked again.

@@ -15,8 +15,8 @@ from shoal.overlays.publisher_relocation.choosing import Priority
 from shoal.overlays.publisher_relocation.grape.parameters import Moves, Parameters
 from shoal.overlays.publisher_relocation.records import SubscriberSelectionRecord
 from shoal.overlays.registry import strategy_factory
+from shoal.simulation.links.underlay import ConstantUnderlay
 from shoal.simulation.service import ServiceCosts
-from shoal.simulation.underlay import ConstantUnderlay
 from shoal.simulation.world import World
 from tests.broker.transcript import Stage, advertisement, publication, publish, subscription
 

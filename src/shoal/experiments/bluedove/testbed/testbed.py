@@ -40,8 +40,8 @@ from shoal.overlays.bluedove.messages import Answer, Digest, LoadReport, News, P
 from shoal.overlays.bluedove.parameters import Order, Parameters, full_replication, peer_to_peer
 from shoal.overlays.bluedove.protocol import Bluedove
 from shoal.overlays.bluedove.serving.queues import Index
+from shoal.simulation.links.underlay import ConstantUnderlay
 from shoal.simulation.service import ServiceCosts
-from shoal.simulation.underlay import ConstantUnderlay
 from shoal.simulation.world import World
 
 SECOND_US = 1_000_000

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from shoal.overlays.dynatops.planning.advising.prices import no_prices
+from shoal.overlays.dynatops.planning.advising.swapping import Rules, Search, after, looks
 from shoal.overlays.dynatops.planning.costs import (
     moved,
     notification_cost,
     reconfiguration_cost,
 )
-from shoal.overlays.dynatops.planning.prices import no_prices
 from shoal.overlays.dynatops.planning.problem import Mapping, Problem
-from shoal.overlays.dynatops.planning.swapping import Rules, Search, after, looks
 
 
 class Step(NamedTuple):

@@ -17,8 +17,9 @@ import msgspec
 import numpy as np
 
 from shoal.model import BrokerId
+from shoal.overlays.dynatops.planning.advising.prices import no_prices
+from shoal.overlays.dynatops.planning.advising.swapping import Rules, after, swaps
 from shoal.overlays.dynatops.planning.costs import distances, standing
-from shoal.overlays.dynatops.planning.prices import no_prices
 from shoal.overlays.dynatops.planning.problem import (
     Amounts,
     Flags,
@@ -27,7 +28,6 @@ from shoal.overlays.dynatops.planning.problem import (
     Problem,
     trees_of,
 )
-from shoal.overlays.dynatops.planning.swapping import Rules, after, swaps
 from shoal.overlays.dynatops.structures.chord import Chord
 from shoal.overlays.dynatops.structures.structure import Structure
 

@@ -11,6 +11,8 @@ from itertools import permutations
 
 import numpy as np
 
+from shoal.overlays.dynatops.planning.advising.prices import no_prices
+from shoal.overlays.dynatops.planning.advising.swapping import Rules, after, swaps
 from shoal.overlays.dynatops.planning.costs import (
     LEAST,
     after_swap,
@@ -18,9 +20,7 @@ from shoal.overlays.dynatops.planning.costs import (
     standing,
     swap_costs,
 )
-from shoal.overlays.dynatops.planning.prices import no_prices
 from shoal.overlays.dynatops.planning.problem import Mapping, Problem
-from shoal.overlays.dynatops.planning.swapping import Rules, after, swaps
 
 MAX_BROKERS_FOR_ALL = 8
 # Annealing: from this part of the mean cost of a broker down to a thousandth of it.

@@ -23,9 +23,9 @@ from shoal.overlays.dynatops.parameters import Parameters
 from shoal.overlays.dynatops.records import ReconfigurationRecord
 
 if TYPE_CHECKING:  # compiled code: only who plans needs it
+    from shoal.overlays.dynatops.planning.advising.swapping import Rules
     from shoal.overlays.dynatops.planning.greedy import Proposal, Step
     from shoal.overlays.dynatops.planning.problem import Amounts, Flags
-    from shoal.overlays.dynatops.planning.swapping import Rules
     from shoal.overlays.dynatops.structures.structure import Structure
 
 DECIDE = ("reconfiguration", "decide")
@@ -84,7 +84,7 @@ def _rules(names: list[BrokerId], parameters: Parameters) -> Rules:
     """Which swaps of these brokers are allowed."""
     import numpy as np
 
-    from shoal.overlays.dynatops.planning.swapping import Rules
+    from shoal.overlays.dynatops.planning.advising.swapping import Rules
 
     regions = {name: number for number, row in enumerate(parameters.regions, 1) for name in row}
     return Rules(

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from shoal.matching import Outcomes
 from shoal.model import Advertisement, AdvertisementId, Attributes, BrokerId, ClientId
-from shoal.overlays.octopia.ways import bits_of
+from shoal.overlays.octopia.ways.copies import bits_of
 
 
 class HostedRow:

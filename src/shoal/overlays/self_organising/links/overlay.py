@@ -45,9 +45,9 @@ from shoal.overlays.self_organising.links.memory import UNHEARD, UNKNOWN, Memory
 from shoal.overlays.self_organising.quiet_ring.quiet_ring import TIMER, QuietRing
 from shoal.overlays.self_organising.quiet_ring.ring import Ring
 from shoal.overlays.self_organising.quiet_ring.ring_messages import Greeting, Standing, Verdict
+from shoal.overlays.tree.departing.succession import Around
 from shoal.overlays.tree.routing import TreeRouting
 from shoal.overlays.tree.routing_table import RoutingTable
-from shoal.overlays.tree.succession import Around
 from shoal.overlays.tree.turning import Turn
 
 # How long a link that nobody remembers waits for an exchange to begin.

@@ -21,7 +21,7 @@ from bisect import insort
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
-from shoal.experiments.self_organising.workload import Costs
+from shoal.experiments.self_organising.modelling.workload import Costs
 
 
 class Tree:

@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 
 from shoal.mqtt.notices import Notice, Notices
-from shoal.runtime.doors.password_checks import source_of
+from shoal.runtime.doors.entry.password_checks import source_of
 
 # Lines of one kind about one user or address: at once, and each second from then on.
 BURST, PER_SECOND = 10.0, 1.0

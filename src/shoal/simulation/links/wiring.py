@@ -15,8 +15,8 @@ from shoal.broker.effects import LinkChanged, LinkState
 from shoal.broker.holding import is_from
 from shoal.model import BrokerId
 from shoal.simulation.event_queue import EventQueue
+from shoal.simulation.links.overlay_link import Link
 from shoal.simulation.nodes import DETECTION_US, BrokerNode
-from shoal.simulation.overlay_link import Link
 
 Ends = tuple[BrokerId, BrokerId]
 # How often a link that is to end is looked at, once nothing is on the way.

@@ -15,9 +15,9 @@ from shoal.broker import effects
 from shoal.broker.effects import Effect
 from shoal.broker.messages import Message, PublicationBatch, Publish
 from shoal.broker.strategy import BrokerContext
-from shoal.experiments.self_organising.model import KINDS, Swap
-from shoal.experiments.self_organising.setting import TICK_US, WINDOW, Setting
-from shoal.experiments.self_organising.workload import Costs, Workload
+from shoal.experiments.self_organising.modelling.model import KINDS, Swap
+from shoal.experiments.self_organising.modelling.setting import TICK_US, WINDOW, Setting
+from shoal.experiments.self_organising.modelling.workload import Costs, Workload
 from shoal.language import parse
 from shoal.model import (
     Advertisement,
@@ -37,7 +37,7 @@ from shoal.overlays.self_organising.parameters import (
 )
 from shoal.overlays.self_organising.protocol import SelfOrganising
 from shoal.overlays.self_organising.quiet_ring.ring_messages import Drained, Halt, Halted, Verdict
-from shoal.simulation.underlay import ConstantUnderlay
+from shoal.simulation.links.underlay import ConstantUnderlay
 from shoal.simulation.world import World
 
 LATENCY_US = 1

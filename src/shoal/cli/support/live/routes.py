@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from rich.filesize import decimal
 
-from shoal.cli.support.statuses import Statuses
+from shoal.cli.support.live.statuses import Statuses
 
 # What each broker that answers says (see `shoal.runtime.questions`).
 Answers = Mapping[str, Mapping[str, Any]]

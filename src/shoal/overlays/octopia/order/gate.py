@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Iterable
 from shoal.broker.effects import Continue, Effect, Key, SetTimer, Settled, TimerKey, Unsettled
 from shoal.broker.messages import RoutedPublication
 from shoal.model import BrokerId
-from shoal.overlays.octopia.lines import Entry, Lines
 from shoal.overlays.octopia.messages import NumbersBegin, NumbersEnd
+from shoal.overlays.octopia.order.lines import Entry, Lines
 from shoal.overlays.octopia.parameters import Parameters
 
 TIMER: TimerKey = ("missing",)

@@ -40,6 +40,7 @@ from shoal.broker.effects import (
     TimerKey,
 )
 from shoal.model import BrokerId
+from shoal.overlays.tree.departing.succession import Succession, behind
 from shoal.overlays.tree.exchange import Exchange
 from shoal.overlays.tree.messages import (
     Abandon,
@@ -54,7 +55,6 @@ from shoal.overlays.tree.messages import (
     Succeed,
 )
 from shoal.overlays.tree.propagation import Propagation
-from shoal.overlays.tree.succession import Succession, behind
 
 TIMER: TimerKey = ("leave",)
 PATIENCE_US = 2_000_000

@@ -17,10 +17,15 @@ import heapq
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, cast
 
-from shoal.experiments.self_organising.delivery import Tree
-from shoal.experiments.self_organising.setting import TICK_US, WINDOW, Setting
-from shoal.experiments.self_organising.sharing import Interest, Interested, Interval, Pairs
-from shoal.experiments.self_organising.workload import Workload
+from shoal.experiments.self_organising.modelling.delivery import Tree
+from shoal.experiments.self_organising.modelling.setting import TICK_US, WINDOW, Setting
+from shoal.experiments.self_organising.modelling.sharing import (
+    Interest,
+    Interested,
+    Interval,
+    Pairs,
+)
+from shoal.experiments.self_organising.modelling.workload import Workload
 from shoal.overlays.self_organising.deciding.interest import ID_BYTES, Cache
 from shoal.overlays.self_organising.deciding.neighbourhood import Neighbourhood
 from shoal.overlays.self_organising.deciding.planner import (

@@ -18,7 +18,7 @@ from shoal.model import BrokerId, ClientId
 from shoal.overlays.octopia.known.tables import Tables
 from shoal.overlays.octopia.parameters import Parameters
 from shoal.overlays.octopia.places.labels import Position, Product
-from shoal.overlays.octopia.ways import bits_of, clusters_of
+from shoal.overlays.octopia.ways.copies import bits_of, clusters_of
 
 TIMER: TimerKey = ("patience",)
 # Of the patience; who is missed when these and a started one have passed counts as gone.

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from shoal.model import BrokerId
 from shoal.overlays.octopia.known.tables import Tables
 from shoal.overlays.octopia.places.labels import Position, Product
-from shoal.overlays.octopia.ways import clusters_of
+from shoal.overlays.octopia.ways.copies import clusters_of
 
 # Sets of homes that are remembered with their ways: some MB.
 MAX_REACHES = 10_000

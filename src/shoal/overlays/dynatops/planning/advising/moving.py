@@ -15,7 +15,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from shoal.overlays.dynatops.planning.choosing import Limits, settle
+from shoal.overlays.dynatops.planning.advising.choosing import Limits, settle
 from shoal.overlays.dynatops.planning.costs import LEAST
 from shoal.overlays.dynatops.planning.crowd import Crowd
 from shoal.overlays.dynatops.planning.problem import Amounts, Trees

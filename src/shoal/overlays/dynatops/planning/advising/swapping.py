@@ -16,6 +16,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from shoal.overlays.dynatops.planning import kernels
+from shoal.overlays.dynatops.planning.advising.prices import Prices
 from shoal.overlays.dynatops.planning.costs import (
     LEAST,
     Standing,
@@ -23,7 +24,6 @@ from shoal.overlays.dynatops.planning.costs import (
     standing,
     swap_costs,
 )
-from shoal.overlays.dynatops.planning.prices import Prices
 from shoal.overlays.dynatops.planning.problem import Amounts, Flags, Mapping, Problem
 
 # Whose swaps are looked at: the worst broker's alone, as the paper's; the next worst one's when

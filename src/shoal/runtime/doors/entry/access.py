@@ -22,8 +22,8 @@ from pathlib import Path
 from shoal.matching.topics.filters import topic_matches
 from shoal.mqtt.access import ALL_PERMISSIONS, Admission, Credentials, Permissions
 from shoal.mqtt.codec.reason_codes import ReasonCode
-from shoal.runtime.doors.password_checks import PasswordChecks
-from shoal.runtime.doors.passwords import PasswordHash, check_password, parse_passwords
+from shoal.runtime.doors.entry.password_checks import PasswordChecks
+from shoal.runtime.doors.entry.passwords import PasswordHash, check_password, parse_passwords
 from shoal.runtime.network_sections import AccessSection, RuleSection
 
 EVERYBODY = "*"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from shoal.experiments.self_organising.setting import Setting
+from shoal.experiments.self_organising.modelling.setting import Setting
 
 
 def departures(file: Path, setting: Setting) -> list[list[float]]:

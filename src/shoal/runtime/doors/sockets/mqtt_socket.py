@@ -7,7 +7,7 @@ from typing import cast
 
 from shoal.runtime.doors.farewell import Lingering
 from shoal.runtime.doors.mqtt_door import MqttDoor
-from shoal.runtime.doors.sockets import WRITE_BUFFER_BYTES
+from shoal.runtime.doors.sockets.sockets import WRITE_BUFFER_BYTES
 
 
 class MqttSocket(Lingering):

@@ -23,20 +23,15 @@ import msgspec
 import numpy as np
 
 from shoal.model import BrokerId
-from shoal.overlays.dynatops.planning.choosing import Limits
-from shoal.overlays.dynatops.planning.costs import distances, standing
-from shoal.overlays.dynatops.planning.crowd import Crowd, User
-from shoal.overlays.dynatops.planning.hybrid import Gateways, with_gateways
-from shoal.overlays.dynatops.planning.moving import HANDOVER, Move, join_ways, plan_moves
-from shoal.overlays.dynatops.planning.prices import (
+from shoal.overlays.dynatops.planning.advising.choosing import Limits
+from shoal.overlays.dynatops.planning.advising.moving import HANDOVER, Move, join_ways, plan_moves
+from shoal.overlays.dynatops.planning.advising.prices import (
     Prices,
     bounded_prices,
     no_prices,
     predicted_prices,
 )
-from shoal.overlays.dynatops.planning.problem import Amounts, Problem, inverse, trees_of
-from shoal.overlays.dynatops.planning.problem import Mapping as Places
-from shoal.overlays.dynatops.planning.swapping import (
+from shoal.overlays.dynatops.planning.advising.swapping import (
     Rules,
     Search,
     Swap,
@@ -45,6 +40,11 @@ from shoal.overlays.dynatops.planning.swapping import (
     plan_swaps,
     swaps,
 )
+from shoal.overlays.dynatops.planning.costs import distances, standing
+from shoal.overlays.dynatops.planning.crowd import Crowd, User
+from shoal.overlays.dynatops.planning.hybrid import Gateways, with_gateways
+from shoal.overlays.dynatops.planning.problem import Amounts, Problem, inverse, trees_of
+from shoal.overlays.dynatops.planning.problem import Mapping as Places
 from shoal.overlays.dynatops.structures.chord import Chord
 from shoal.overlays.dynatops.structures.structure import hash_of
 from shoal.overlays.planning import PlanError

@@ -27,8 +27,8 @@ from shoal.broker.effects import Effect, Send
 from shoal.broker.messages import RoutedPublication
 from shoal.model import BrokerId, ClientId
 from shoal.overlays.octopia.messages import NumbersBegin, NumbersEnd
-from shoal.overlays.octopia.outputs import Outputs
 from shoal.overlays.octopia.parameters import Parameters
+from shoal.overlays.octopia.ways.outputs import Outputs
 
 # A publisher, and a cluster.
 Stream = tuple[ClientId, int]

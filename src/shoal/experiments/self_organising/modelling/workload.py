@@ -3,7 +3,7 @@
 A workload is the same whatever the brokers do about it.  Brokers are numbers from 0; so are types
 of notifications, each with one publisher.
 
->>> from shoal.experiments.self_organising.setting import Setting
+>>> from shoal.experiments.self_organising.modelling.setting import Setting
 >>> found = draw(Setting(what="static", seed=1, brokers=12, types=3, subscribers=2, ticks=1_000,
 ...                      changes_at=(500,)), apart=np.ones((12, 12)))
 >>> [len(members) for members in found.members], len(found.costs)
@@ -22,8 +22,8 @@ import numpy as np
 import numpy.typing as npt
 
 from shoal.experiments.run_files import read_columns
-from shoal.experiments.self_organising.departures import departures
-from shoal.experiments.self_organising.setting import Setting
+from shoal.experiments.self_organising.modelling.departures import departures
+from shoal.experiments.self_organising.modelling.setting import Setting
 from shoal.experiments.transit_stub import distances, normalised, place, transit_stub
 
 Floats = npt.NDArray[np.float64]

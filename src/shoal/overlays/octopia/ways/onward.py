@@ -10,7 +10,7 @@ from shoal.overlays.octopia.known.hosted import Hosted
 from shoal.overlays.octopia.known.tables import Tables
 from shoal.overlays.octopia.places.labels import Product
 from shoal.overlays.octopia.routing import Routing
-from shoal.overlays.octopia.ways import bits_of, clusters_of
+from shoal.overlays.octopia.ways.copies import bits_of, clusters_of
 
 
 class Told(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -17,13 +17,13 @@ from collections.abc import Callable, Iterable
 
 from shoal.broker.effects import Effect, Send
 from shoal.model import BrokerId
-from shoal.overlays.octopia.keeping import Publications, again
 from shoal.overlays.octopia.known.tables import Tables
 from shoal.overlays.octopia.messages import Notification, Spread
-from shoal.overlays.octopia.outputs import Outputs
 from shoal.overlays.octopia.places.labels import Position, Product
-from shoal.overlays.octopia.reaching import Reach, Reaching
-from shoal.overlays.octopia.ways import clusters_of
+from shoal.overlays.octopia.ways.copies import clusters_of
+from shoal.overlays.octopia.ways.keeping import Publications, again
+from shoal.overlays.octopia.ways.outputs import Outputs
+from shoal.overlays.octopia.ways.reaching import Reach, Reaching
 
 # (publications, hops, owed, regions of this cluster, now_us, out): sends these the usual way.
 GoOn = Callable[[Publications, int, int, frozenset[int], int, list[Effect]], None]

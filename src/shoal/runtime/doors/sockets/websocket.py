@@ -25,7 +25,7 @@ from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 from shoal.mqtt.connection.connection import Connection
 from shoal.runtime.doors.farewell import Lingering
 from shoal.runtime.doors.mqtt_door import MqttDoor
-from shoal.runtime.doors.sockets import WRITE_BUFFER_BYTES
+from shoal.runtime.doors.sockets.sockets import WRITE_BUFFER_BYTES
 
 SUBPROTOCOL = "mqtt"
 # A handshake is one request; whoever takes longer is not about to become a client.

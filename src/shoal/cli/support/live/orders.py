@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shoal.cli.support.errors import UserError
-from shoal.cli.support.statuses import ask_status, check_known
+from shoal.cli.support.live.statuses import ask_status, check_known
 
 if TYPE_CHECKING:
     from shoal.runtime.addresses import Address
