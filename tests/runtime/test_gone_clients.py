@@ -17,7 +17,7 @@ class Door:
     def __init__(self) -> None:
         self.lost_connections: list[Any] = []
 
-    def opened(self, socket: Any, transport: asyncio.Transport) -> Any:
+    def opened(self, socket: Any, transport: asyncio.Transport, listener: str) -> Any:
         return object()
 
     def received(self, connection: Any, data: bytes) -> None: ...

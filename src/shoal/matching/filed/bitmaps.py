@@ -42,7 +42,7 @@ TESTS_PER_RANGE = 6
 TESTS_PER_BLOCK = 50
 
 # With no more bits than these, they are taken one by one.
-FEW_BITS = 16
+FEW_BITS = 30
 
 # Whose conjunction, and its number in that filter.
 Key = tuple[Hashable, int]
@@ -148,7 +148,8 @@ class Bitmaps:
     @property
     def tests(self) -> int:
         """What a search counts as, in tests one by one, when all members are in blocks."""
-        return TESTS_PER_BLOCK * ceil(len(self._numbers) / self._size)
+        members = len(self._numbers)
+        return min(members, TESTS_PER_BLOCK * ceil(members / self._size))
 
     def add(self, key: Key, ranges: tuple[Interval, ...]) -> None:
         """A conjunction that is not a member yet."""

@@ -121,7 +121,8 @@ class Bucket:
     def is_empty(self) -> bool:
         return not (self.always or self.ladders or self.bitmaps or self.others)
 
-    def add(self, id: Hashable, number: int, place: Place, test: Test | None) -> None:
+    def add(self, id: Hashable, number: int, place: Place, test: Test | None) -> int:
+        """File a conjunction; how many tests more a search counts as."""
         self._count(test is not None)
         if place.step is not None:
             ladder = self.ladders.get(place.step)
@@ -139,13 +140,17 @@ class Bucket:
                 bitmaps = self.bitmaps[asked] = Bitmaps()
                 name = place.ranges[0].attribute
                 self.ranged[name] = (*self.ranged.get(name, ()), bitmaps)
+            before = bitmaps.tests
             bitmaps.add((id, number), place.ranges)
+            return bitmaps.tests - before
         elif test is not None:
             self.others[id, number] = (id, test)
         else:
             self.always[id] = None
+        return int(test is not None)
 
-    def remove(self, id: Hashable, number: int, place: Place) -> None:
+    def remove(self, id: Hashable, number: int, place: Place) -> int:
+        """Forget a conjunction; how many tests more a search counts as, which is none or fewer."""
         self._count(-bool(place.rest))
         if place.step is not None:
             ladder = self.ladders[place.step]
@@ -161,6 +166,7 @@ class Bucket:
                 self._arrange()
         elif place.ranges:
             bitmaps = self.bitmaps[_asked(place)]
+            before = bitmaps.tests
             bitmaps.remove((id, number))
             if not len(bitmaps):
                 del self.bitmaps[_asked(place)]
@@ -168,10 +174,12 @@ class Bucket:
                 left = tuple(each for each in self.ranged.pop(name) if each is not bitmaps)
                 if left:
                     self.ranged[name] = left
+            return bitmaps.tests - before
         elif place.rest:
             del self.others[id, number]
         else:
             del self.always[id]
+        return -bool(place.rest)
 
     def _count(self, tests: int) -> None:
         self.tests += tests

@@ -64,6 +64,8 @@ class FiledFilters:
         # Conjunctions that are tested one by one where their equalities are met; those of ranges.
         self._tested = 0
         self._ranged = 0
+        # No search counts as more tests.
+        self._work = 0
         # How often filters name each attribute.
         self._named: Counter[str] = Counter()
         self._tables: dict[Signature, Table] = {}
@@ -111,7 +113,7 @@ class FiledFilters:
             bucket = table.buckets.get(place.values)
             if bucket is None:
                 bucket = table.buckets[place.values] = Bucket(place)
-            bucket.add(id, number, place, test)
+            self._work += bucket.add(id, number, place, test)
             self._tested += bool(place.rest)
             self._ranged += bool(place.ranges)
 
@@ -131,7 +133,7 @@ class FiledFilters:
         for number, place in places_of(normal_form):
             table = self._tables[place.signature]
             bucket = table.buckets[place.values]
-            bucket.remove(id, number, place)
+            self._work += bucket.remove(id, number, place)
             self._tested -= bool(place.rest)
             self._ranged -= bool(place.ranges)
             if bucket.is_empty():
@@ -154,11 +156,6 @@ class FiledFilters:
     def is_searched(self) -> bool:
         """Whether filters are tested one by one, or so many have ranges that a batch is due."""
         return self._tested > 0 or self._ranged > BLOCK
-
-    @property
-    def _work(self) -> int:
-        """No search takes longer than this many tests."""
-        return self._tested + self._ranged
 
     @property
     def matches_everything(self) -> bool:
