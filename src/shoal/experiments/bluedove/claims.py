@@ -63,8 +63,8 @@ _RANGES = (
     "of all subscriptions per dimension, and the least of four sets has 8 % on average (43 % and "
     "15 % with five matchers). At a linear cost the gain over full replication stays below 1 / 8 % "
     "= 12 (and 7) as these ranges are drawn, below 16 (and 9) where they are cut off, below 75 "
-    "(and 18) with ranges of 10 at one matcher each. Our engine takes hardly longer for more "
-    "subscriptions: then there is nothing to gain at all."
+    "(and 18) with ranges of 10 at one matcher each. Our engine takes hardly longer for 1,000 "
+    "subscriptions than for ten: small sets gain nothing by being divided further."
 )
 _DRAWN = (
     "The paper does not say how ranges are drawn, nor by which attribute peer-to-peer divides "

@@ -29,7 +29,10 @@ MATCHERS_PER_DISPATCHER = 10
 # fraction of what it takes a linear index of these costs: servers are slower by that (`single`: for
 # each matcher), for as many messages per second, and there are as many dispatchers as matchers, to
 # keep up.
-ENGINE_SPEED, SINGLE_SPEED = 5, 0.5
+ENGINE_SPEED, SINGLE_SPEED = 50, 0.5
+# Trials so many times longer where limits still changed by 3 % and more in trials twice as long:
+# who follows reports without looking ahead swings to and fro, and few ranges meet few matchers.
+LONGER = 4
 # The other drawings; the first is everywhere else.
 DRAWINGS: tuple[Drawing, ...] = ("cut", "single")
 # The attribute whose subscriptions are least skewed: peer-to-peer does best by it.
@@ -195,7 +198,9 @@ def _rates(maker: _Maker) -> Iterator[ClusterRun]:
         yield maker.run(evenest_name(matchers), "rate", 2.0, system=PEERS, matchers=matchers,
                         peers_by=EVENEST)  # fmt: skip
     for policy in _blind_or_late():
-        yield maker.run(policy_name(policy), "rate", 6.0, policy=policy)
+        longer = LONGER if policy is Policy.RESPONSE_TIME else 1
+        yield maker.run(policy_name(policy), "rate", 6.0 * longer, policy=policy,
+                        messages=scale.messages * longer)  # fmt: skip
 
 
 def _blind_or_late() -> Iterable[Policy]:
@@ -248,6 +253,7 @@ def _readings(maker: _Maker) -> Iterator[ClusterRun]:
             if drawing == "single":
                 matchers = int(str(option.get("matchers", scale.most)))
                 option["dispatchers"] = matchers
+                option["messages"] = scale.messages * (LONGER if matchers < scale.most else 1)
                 if option.get("system") != FULL:
                     option["slowdown"] = round(scale.slowdown * matchers * SINGLE_SPEED)
             yield maker.run(prefixed(drawing, name), "rate", 4.0, drawing=drawing, **option)
