@@ -14,7 +14,7 @@ from shoal.broker.strategy import ProtocolError, unexpected
 from shoal.broker.wire import MAX_HOPS
 from shoal.model import BrokerId
 from shoal.overlays.merging import OwnMerging
-from shoal.overlays.octopia import gate, keeping, routing
+from shoal.overlays.octopia import routing
 from shoal.overlays.octopia.known import exchange
 from shoal.overlays.octopia.known.cluster_tables import ClusterTables
 from shoal.overlays.octopia.known.entering import Entering
@@ -45,10 +45,12 @@ from shoal.overlays.octopia.messages import (
     TableWanted,
     WayLost,
 )
+from shoal.overlays.octopia.order import gate
 from shoal.overlays.octopia.parameters import UNORDERED, Parameters
 from shoal.overlays.octopia.places.labels import Product
 from shoal.overlays.octopia.places.roster import Place, Roster, Stay
 from shoal.overlays.octopia.routing import Routing
+from shoal.overlays.octopia.ways import keeping
 from shoal.overlays.octopia.ways.outputs import Outputs
 from shoal.overlays.tree.messages import AdvertisementsSaid
 
