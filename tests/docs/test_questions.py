@@ -176,6 +176,11 @@ async def shows(log: Path, text: str, times: int) -> bool:
     return log.read_text(encoding="utf-8").count(text) >= times
 
 
+def _take_interrupts() -> None:
+    """Who runs tests in the background may have them ignored."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def test_there_are_twenty() -> None:
     assert sorted(QUESTIONS) == list(range(1, 21))
     assert set(QUESTIONS) - set(ANSWERS) == {2}  # --watch ends by Ctrl-C
@@ -195,7 +200,9 @@ def test_each_question_is_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             with log.open("wb") as out:
                 words = [*SHOAL, *shlex.split(scene.command(2))[1:]]
                 environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-                watching = subprocess.Popen(words, stdout=out, stderr=out, env=environment)
+                watching = subprocess.Popen(
+                    words, stdout=out, stderr=out, env=environment, preexec_fn=_take_interrupts
+                )
             try:
                 await until_true(lambda: shows(log, "night, ", times=2))
             finally:
