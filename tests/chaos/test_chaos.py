@@ -38,8 +38,8 @@ def play(plan: Plan, folder: Path) -> None:
 
 # What is on its way over a link that fails may be lost in `tid`: it is run by hand.
 JUDGED = [name for name in SYSTEMS if name != "tid"]
-# POP moves publishers by the same migration as GRAPE.
-ALIKE = {"pop": pytest.mark.soak}
+# POP moves publishers by the same migration as GRAPE, over the tree.
+ALIKE = {"pop": pytest.mark.soak, "tree": pytest.mark.soak}
 
 
 @pytest.mark.parametrize(

@@ -19,17 +19,17 @@ from tests.seeds.test_random_networks import _seeds
 # 30: the tree of an earlier life of its root was a circle, and publications went round in it.
 # 31: an answer of somebody who was told no more came late; 40: sweeps waited for each other.
 QUICK = {
-    "dynatops": (5, 6, 10, 14, 19),
-    "tco": (0, 1, 2, 3, 4),
-    "octopia": (2, 7, 14, 18, 31, 40, 300, 304),
-    "tid": (2, 5, 14, 30, 200, 304),
+    "dynatops": (5, 10, 19),
+    "tco": (0, 1, 3),
+    "octopia": (7, 18, 31, 40, 300),
+    "tid": (5, 30, 200),
 }
 SOAK = range(1_000)
 SYSTEMS = pytest.mark.parametrize("system", sorted(QUICK))
 
 
 # Of OctopiA, where publications are spread over trees.
-SPREAD = (0, 2, 6)
+SPREAD = (0, 2)
 
 
 def _play(system: str, seeds: Iterable[int], *, spreads: bool = False) -> None:

@@ -29,6 +29,7 @@ Outcome = TypeVar("Outcome")
 
 # Steps, and ids in outcomes, that are remembered: some MB.  Beyond that all begins anew.
 MAX_REMEMBERED = 100_000
+STEP_BITS = 512
 
 
 class _Place(Generic[Outcome]):
@@ -104,7 +105,7 @@ class Outcomes(Generic[Outcome]):
                     # Of many not all are looked at: which they are, differs.
                     for found in steps:
                         step = found if len(bucket.ranged) <= FEW else (name, found)
-                        place = place.steps.get(step) or self._lead(place, step)
+                        place = place.steps.get(step) or self._lead(place, step, found)
             plain = bucket.plain
             for name, by_type in bucket.plain_for(attributes) if plain is None else plain:
                 value = get(name)
@@ -135,8 +136,9 @@ class Outcomes(Generic[Outcome]):
         self._begun.append(bucket)
         return bucket.ways  # type: ignore[no-any-return]
 
-    def _lead(self, place: _Place[Outcome], step: Hashable) -> _Place[Outcome]:
-        self._remember(1)
+    def _lead(self, place: _Place[Outcome], step: Hashable, bits: int = 0) -> _Place[Outcome]:
+        """A step that was not taken yet; bits of many members take as much memory as several."""
+        self._remember(1 + bits.bit_length() // STEP_BITS)
         further: _Place[Outcome] = _Place()
         place.steps[step] = further
         return further
