@@ -229,8 +229,10 @@ def test_who_is_refused_holds_up_nobody(tmp_path: Path) -> None:
         users = tmp_path / "users"
         users.write_text(password_line("ann", "secret") + "\n", encoding="utf-8")
         text = network.path.read_text(encoding="utf-8")
-        assert text.count('passwords = ""') == 1
-        with_users = text.replace('passwords = ""', f'passwords = "{users}"')
+        before, access, after = text.partition("[access]")
+        given = after.replace('passwords = ""', f'passwords = "{users}"', 1)
+        assert given != after
+        with_users = before + access + given
         network.path.write_text(with_users, encoding="utf-8")
         broker = Watched(network, "B1")
         os.kill(broker.process, signal.SIGHUP)
