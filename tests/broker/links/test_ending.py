@@ -299,10 +299,11 @@ def test_a_link_that_nobody_ends_has_no_end() -> None:
         net.ends["A"].session.receive(CODEC.encode(Over()), 1)
 
 
-def test_what_is_on_disk_for_the_other_end_is_brought_before_the_link_ends() -> None:
+def with_one_on_disk() -> tuple[Net, Spool]:
+    """B is away, and what A has published meanwhile is in A's spool."""
     net = Net(with_spools=True)
     net.connect("A")
-    one, other = net.ends["A"], net.ends["B"]
+    one = net.ends["A"]
     one.session.open_gate()
     net.cut()
     net.now_us = 3 * LIMITS.park_us
@@ -311,6 +312,12 @@ def test_what_is_on_disk_for_the_other_end_is_brought_before_the_link_ends() -> 
     spool = one.session._spool
     assert spool is not None
     spool.write(10_000)
+    return net, spool
+
+
+def test_what_is_on_disk_for_the_other_end_is_brought_before_the_link_ends() -> None:
+    net, spool = with_one_on_disk()
+    one, other = net.ends["A"], net.ends["B"]
     assert one.settled == {0}
     one.end()
     net.connect("B")
@@ -370,17 +377,8 @@ def test_what_goes_another_way_as_well_is_to_be_settled_by_both() -> None:
 
 
 def test_what_is_on_disk_is_recalled_and_stays_there_until_it_is_settled_elsewhere() -> None:
-    net = Net(with_spools=True)
-    net.connect("A")
+    net, spool = with_one_on_disk()
     one, other = net.ends["A"], net.ends["B"]
-    one.session.open_gate()
-    net.cut()
-    net.now_us = 3 * LIMITS.park_us
-    one.tell(one.session.tick(net.now_us))
-    one.publish()
-    spool = one.session._spool
-    assert spool is not None
-    spool.write(10_000)
     one.publish()
     recalled = one.session.recall(None, moves=True)
     one.end()

@@ -8,8 +8,9 @@ in a new view sends it again.  How publications go is the system's.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Sized
+from collections.abc import Callable, Collection, Mapping, Sized
 from contextlib import suppress
+from typing import Protocol
 
 from shoal.broker.custody import marked
 from shoal.broker.effects import Effect, LinkState, SetTimer, Started, TimerKey
@@ -37,10 +38,21 @@ from shoal.overlays.dynatops.topics.ways import Ways
 BEGIN: TimerKey = ("begin",)
 
 
+class Routes(Protocol):
+    """How a system's publications go, as far as it is shown: how many wait, and were passed on."""
+
+    @property
+    def held(self) -> int: ...
+
+    @property
+    def relayed(self) -> int: ...
+
+
 class InViews(BaseStrategy):
-    """One broker; what derives from it makes `interests`, `outbox` and `clients`."""
+    """One broker; what derives from it makes `interests`, `routing`, `outbox` and `clients`."""
 
     interests: Interests
+    routing: Routes
     outbox: Outbox
     clients: Clients
 
@@ -71,6 +83,20 @@ class InViews(BaseStrategy):
         """Something of this view that systems do not have in common."""
 
     # --- what it says of itself ---------------------------------------------------------------
+
+    @property
+    def description(self) -> Mapping[str, int]:
+        view = self.membership.view
+        return {
+            "subscriptions": len(self.clients.subscriptions),
+            "members": 0 if view is None else len(view.members),
+            "version": 0 if view is None else view.version,
+            "rows": len(self.interests.rows),
+            "pending": len(self.outbox),
+            "held": self.routing.held,
+            "waiting": len(self.ways),
+            "relayed": self.routing.relayed,
+        }
 
     @property
     def searched(self) -> Sized:

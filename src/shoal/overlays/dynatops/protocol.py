@@ -41,6 +41,8 @@ from shoal.overlays.dynatops.users.placing import Placing
 class Dynatops(InViews):
     """One broker."""
 
+    routing: Routing
+
     def __init__(
         self, context: BrokerContext, parameters: Parameters, make_structure: MakeStructure
     ) -> None:
@@ -63,20 +65,6 @@ class Dynatops(InViews):
             self._manager = Manager(self.membership, parameters)
 
     # --- what it says of itself ---------------------------------------------------------------
-
-    @property
-    def description(self) -> Mapping[str, int]:
-        view = self.membership.view
-        return {
-            "subscriptions": len(self.clients.subscriptions),
-            "members": 0 if view is None else len(view.members),
-            "version": 0 if view is None else view.version,
-            "rows": len(self.interests.rows),
-            "pending": len(self.outbox),
-            "held": self.routing.held,
-            "waiting": len(self.ways),
-            "relayed": self.routing.relayed,
-        }
 
     @property
     def keeps_order(self) -> bool:

@@ -42,6 +42,8 @@ from shoal.overlays.tco.subscribers import Subscribers
 class Tco(InViews):
     """One broker."""
 
+    routing: Routing
+
     def __init__(self, context: BrokerContext, parameters: Parameters) -> None:
         super().__init__(context, parameters, _around_hub)
         self.parameters = parameters
@@ -68,16 +70,8 @@ class Tco(InViews):
 
     @property
     def description(self) -> Mapping[str, int]:
-        view = self.membership.view
         return {
-            "subscriptions": len(self.clients.subscriptions),
-            "members": 0 if view is None else len(view.members),
-            "version": 0 if view is None else view.version,
-            "rows": len(self.interests.rows),
-            "pending": len(self.outbox),
-            "held": self.routing.held,
-            "waiting": len(self.ways),
-            "relayed": self.routing.relayed,
+            **super().description,
             "overlay_links": len(self.linking.neighbours.get(self.broker, ())),
             "changed_links": self.linking.changes,
         }
