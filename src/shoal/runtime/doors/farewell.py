@@ -42,6 +42,11 @@ class Lingering(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._reading.received(data)
 
+    def connection_lost(self, error: Exception | None) -> None:
+        """The client is gone."""
+        self._reading.end()
+        self.pause_reading = self._reading.pause
+
     def half_close(self) -> None:
         """Say no more behind what was written, and read on."""
         if not self._is_half_closed and not self._transport.is_closing():

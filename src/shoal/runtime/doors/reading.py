@@ -21,6 +21,7 @@ class Reading:
         self._rest = b""
         self._is_paused = False
         self._is_due = False
+        self._is_over = False
 
     def received(self, data: bytes) -> None:
         if not self._rest and len(data) <= PIECE_BYTES:
@@ -44,6 +45,12 @@ class Reading:
         elif not self._transport.is_closing():
             self._transport.resume_reading()
 
+    def end(self) -> None:
+        """Nothing more comes; once all is taken nobody is known here, so that no cycle is left."""
+        self._is_over = True
+        if not self._rest:
+            self._take = _nobody_takes
+
     def _go_on_soon(self) -> None:
         if not self._is_due:
             self._is_due = True
@@ -57,5 +64,11 @@ class Reading:
         self._take(piece)
         if self._rest:
             self._go_on_soon()
+        elif self._is_over:
+            self.end()
         elif not self._is_paused and not self._transport.is_closing():
             self._transport.resume_reading()
+
+
+def _nobody_takes(data: bytes) -> None:
+    """There is nothing to take any more."""

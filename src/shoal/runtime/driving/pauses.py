@@ -47,12 +47,14 @@ class Alarm:
         self._loop, self._clock, self._call = loop, clock, call
         self._at_us = max(at_us, now_us)
         delay_s = (self._at_us - now_us) / _MICROSECONDS
-        self._handle = loop.call_later(delay_s, self._due)
+        self._handle: asyncio.TimerHandle | None = loop.call_later(delay_s, self._due)
 
     def cancel(self) -> None:
-        self._handle.cancel()
+        if self._handle is not None:
+            self._handle.cancel()
 
     def _due(self) -> None:
+        self._handle = None  # which knows this one: no cycle is left when it is over
         pause_s = put_off_s(self._at_us, self._clock.now_us())
         if pause_s:
             self._handle = self._loop.call_later(pause_s, self._call)

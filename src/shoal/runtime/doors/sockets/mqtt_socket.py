@@ -37,6 +37,7 @@ class MqttSocket(Lingering):
             self._transport.write(data)
 
     def connection_lost(self, error: Exception | None) -> None:
+        super().connection_lost(error)
         self._door.lost(self._connection)
 
     def pause_writing(self) -> None:

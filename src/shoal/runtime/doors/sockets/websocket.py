@@ -136,6 +136,7 @@ class WebSocket(Lingering):
             self._transport.close()
 
     def connection_lost(self, error: Exception | None) -> None:
+        super().connection_lost(error)
         self._timeout.cancel()
         if self._connection is not None:
             self._door.lost(self._connection)

@@ -1,0 +1,119 @@
+"""Brokers in a thread of their own, and how long each turn of their loop takes.
+
+A turn is one call that a loop makes: nothing else is served meanwhile.  It is measured in time of
+the thread, so that what others use of the processors does not count; neither do their clients, who
+are elsewhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from typing import Any
+
+from shoal.model import BrokerId
+from shoal.runtime.broker_service import BrokerService
+from shoal.runtime.network_file import Network
+from tests.runtime.live import PATIENCE_S
+
+
+class _Handle(asyncio.Handle):
+    """A call of a loop, with a clock."""
+
+    __slots__ = ()
+
+
+class Turns:
+    """The longest turn since it was last asked, and what it was."""
+
+    def __init__(self) -> None:
+        self.longest_s = 0.0
+        self.what = ""
+
+    def took(self, seconds: float, what: str) -> None:
+        if seconds > self.longest_s:
+            self.longest_s, self.what = seconds, what
+
+    def take(self) -> tuple[float, str]:
+        found = self.longest_s, self.what
+        self.longest_s, self.what = 0.0, ""
+        return found
+
+
+class Served:
+    """Brokers that run meanwhile."""
+
+    def __init__(self, services: dict[BrokerId, BrokerService], turns: Turns) -> None:
+        self.services = services
+        self.turns = turns
+
+    def address(self, broker: BrokerId, listener: str = "mqtt") -> tuple[str, int]:
+        where = self.services[broker].listening[listener]
+        return where.host, where.port
+
+
+@contextmanager
+def served(network: Network) -> Iterator[Served]:
+    """All brokers of a network, once they are ready."""
+    turns = Turns()
+    ready: Future[Served] = Future()
+    loop = asyncio.new_event_loop()
+    stop = asyncio.Event()
+
+    async def main() -> None:
+        services = {each.name: BrokerService(network, each.name) for each in network.brokers}
+        try:
+            for service in services.values():
+                await service.start()
+            async with asyncio.timeout(PATIENCE_S):
+                while any(service.missing() for service in services.values()):
+                    await asyncio.sleep(0.01)
+            ready.set_result(Served(services, turns))
+            await stop.wait()
+            for service in services.values():
+                await service.stop()
+        except BaseException as error:
+            if not ready.done():
+                ready.set_exception(error)
+            raise
+
+    def run() -> None:
+        asyncio.set_event_loop(loop)
+        loop.run_until_complete(main())
+        loop.close()
+
+    thread = threading.Thread(target=run, name="brokers")
+    with _clocked(thread, turns):
+        thread.start()
+        try:
+            yield ready.result(PATIENCE_S)
+        finally:
+            loop.call_soon_threadsafe(stop.set)
+            thread.join(PATIENCE_S)
+
+
+@contextmanager
+def _clocked(thread: threading.Thread, turns: Turns) -> Iterator[None]:
+    """Whatever this thread's loop calls is measured."""
+    plain = asyncio.Handle._run
+
+    def run(self: Any) -> None:
+        if threading.current_thread() is not thread:
+            plain(self)
+            return
+        began_s = time.thread_time()
+        plain_what = self._callback
+        plain(self)
+        took_s = time.thread_time() - began_s
+        if took_s > turns.longest_s:
+            turns.took(took_s, repr(plain_what))
+
+    asyncio.Handle._run = run  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        asyncio.Handle._run = plain  # type: ignore[method-assign]
