@@ -42,6 +42,7 @@ from shoal.broker.messages import (
     RoutedPublication,
     Unsubscribe,
 )
+from shoal.broker.strategy import BaseStrategy
 from shoal.broker.wire import WireError
 from shoal.model import MessageId, Publication
 from shoal.runtime.driving import pauses
@@ -87,6 +88,7 @@ def test_runs_of_publications_are_one_batch() -> None:
 class Machine:
     """Stands for a broker: says what it is told to, and keeps what it was given."""
 
+    strategy = BaseStrategy()
     id = "B1"
     is_ready = True
 

@@ -11,8 +11,8 @@ from shoal.broker.effects import Effect, Input
 from shoal.broker.links.controls import CONTROLS, Hello, Refuse
 from shoal.broker.links.outbox import LinkLimits
 from shoal.broker.wire import Codec, FrameReader
-from shoal.runtime.driving import pauses
-from shoal.runtime.links import handing_on, peer_links
+from shoal.runtime.driving import pauses, weighing
+from shoal.runtime.links import peer_links
 from shoal.runtime.links.peer_connections import MAX_HELLO_BYTES
 from tests.runtime.live import LiveNetwork, live, on_loop, received, until
 
@@ -73,7 +73,7 @@ async def test_what_takes_long_is_handled_in_turns() -> None:
             await asyncio.sleep(0)
             most = max(most, handled - before)
         # In two turns, since more may be read while the rest of what came before waits.
-        assert 0 < most <= 2 * (handing_on.TURN_US / 1e6 / each_s + 1)
+        assert 0 < most <= 2 * (weighing.TURN_US / 1e6 / each_s + 1)
         await publisher.publish({"x": 7})
         await received(subscriber, 1)
 

@@ -22,7 +22,7 @@ from shoal.clients.messages import MigrationAdvertisement, Relocate
 from shoal.clients.records import MigrationRecord
 from shoal.language import parse
 from shoal.model import Advertisement, MessageId
-from shoal.runtime.links import handing_on
+from shoal.runtime.driving import weighing
 from tests.runtime.live import PATIENCE_S, live, on_asyncio, on_loop, until
 from tests.runtime.test_clients import LINE, MOVING
 from tests.runtime.test_mqtt_door import MqttNetwork, mqtt, payloads
@@ -229,7 +229,7 @@ async def test_what_a_door_asks_at_length_is_handled_in_turns() -> None:
             await asyncio.sleep(0)
             most = max(most, handled - before)
         # In two turns, since more may be read while the rest of what came before waits.
-        assert 0 < most <= 2 * (handing_on.TURN_US / 1e6 / each_s + 1)
+        assert 0 < most <= 2 * (weighing.TURN_US / 1e6 / each_s + 1)
         assert list(machine.strategy.tables.advertisements) == [f"a{n}" for n in range(count)]
 
 

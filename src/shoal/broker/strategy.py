@@ -28,7 +28,7 @@ from shoal.broker.effects import (
 )
 from shoal.broker.messages import Carrier, Message
 from shoal.broker.onward import Asked, Onward
-from shoal.model import BrokerId, ClientId
+from shoal.model import Attributes, BrokerId, ClientId
 
 
 class BrokerContext(msgspec.Struct, frozen=True):
@@ -55,6 +55,12 @@ class Strategy(Protocol):
         """The subscriptions that a publication is matched against as it is handled.
 
         The same object for the strategy's life; empty where that takes `Work` of its own.
+        """
+
+    def work_of(self, attributes: Attributes) -> int:
+        """How many subscriptions a publication is tested against, or matches, at most.
+
+        It is not matched for that.
         """
 
     @property
@@ -128,6 +134,15 @@ class Strategy(Protocol):
 
 class BaseStrategy:
     """What a system does about inputs that it need not look at: nothing.  Derive from it."""
+
+    @property
+    def searched(self) -> Sized:
+        """Nothing."""
+        return ()
+
+    def work_of(self, attributes: Attributes) -> int:
+        """As if it were tested against all that is searched."""
+        return len(self.searched)
 
     @property
     def awaited(self) -> Collection[BrokerId]:

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -56,6 +56,10 @@ class MatchIndex(FiledFilters):
     Ids are any hashable values; adding an id again replaces its filter.  The order of the ids
     in an answer depends only on what was added and removed, and in which order.
     """
+
+    # Whether an answer about one publication, or some, may wait until parts are made, and numba is
+    # imported; in a live broker nothing else would be served meanwhile.
+    may_wait: ClassVar[bool] = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -145,7 +149,7 @@ class MatchIndex(FiledFilters):
 
     @property
     def _may_compile(self) -> bool:
-        return len(self._named) <= ATTRIBUTES_MAXIMUM
+        return self.may_wait and len(self._named) <= ATTRIBUTES_MAXIMUM
 
     def _match_compiled(self, publications: Sequence[Attributes]) -> list[list[Any]]:
         from shoal.matching.compiled.columns import Batch

@@ -129,6 +129,10 @@ class Outcomes(Generic[Outcome]):
             return [self._of_ids(ids) for ids in self._index.match_each(publications)]
         return [self.of(attributes) for attributes in publications]
 
+    def work_of(self, attributes: Attributes) -> int:
+        """As `MatchIndex.work_of`: how much it may be to find out."""
+        return self._index.work_of(attributes)
+
     def _begin(self, bucket: Any) -> _Place[Outcome]:
         """Where ways begin at the bucket's own filters, until these change."""
         self._remember(1)

@@ -2,7 +2,9 @@
 
 The machine is the simulator's, to the byte.  What one read of a socket brought is handled in one
 go, publications of a run as one batch; what is to be written is gathered until the loop is
-through with the sockets that are ready, and then goes out as one write for each of them.
+through with the sockets that are ready, and then goes out as one write for each of them.  What
+takes longer than a turn is gone on with when others have had theirs, and all that comes meanwhile
+waits behind it.
 
 A neighbour that takes nothing more holds back what would be sent to it: publications of this
 broker's clients and, on a tree, of its other neighbours wait where they are, and so does whoever
@@ -79,6 +81,7 @@ from shoal.runtime.driving.held_back import HeldBack
 from shoal.runtime.driving.surroundings import Client, Links, Trace
 from shoal.runtime.driving.timers import Timers
 from shoal.runtime.driving.watching import Watching
+from shoal.runtime.driving.weighing import TURN_US, Weighing
 
 _MICROSECONDS = 1_000_000
 _ROWS_KEPT = 100
@@ -126,6 +129,9 @@ class Node:
         if admits_bytes is not None:
             self._admission = Admission(admits_bytes, partial(self.hold, reason="under way"))
         self._is_handling = False
+        # Whether what has come waits for the next turn.
+        self.is_behind = False
+        self.weighing = Weighing(machine, clock)
         self._last_us = 0
         self._holding: Holding[Custody | None] = Holding()
         self.watching = Watching(self.bring)
@@ -177,18 +183,68 @@ class Node:
         Inputs that come up meanwhile (a link that must be given up) are handled after it.
         """
         self._inputs.append((input, custody))
-        if self._is_handling:
-            return
+        if not (self._is_handling or self.is_behind):
+            self._handle_for_a_turn(since_us)
+
+    def _handle_for_a_turn(self, since_us: int | None = None) -> None:
+        """Handle what has come; when that takes too long, the rest in the next turn."""
+        end_us = self.clock.now_us() + TURN_US
         self._is_handling = True
         try:
             while self._inputs or self._holding.kept:
                 if not (self._holding.is_on or self._holding.kept):
-                    self._handle(*self._inputs.popleft(), since_us)
+                    self._handle_piece(since_us)
                 elif not self._handle_held(since_us):
                     break
+                if self._inputs:
+                    self.deliver()  # which may be the longer part of it
+                    if self.clock.now_us() >= end_us:
+                        self._go_on_soon()
+                        break
         finally:
             self._is_handling = False
         self.schedule_flush()
+
+    def _handle_piece(self, since_us: int | None) -> None:
+        """Handle what came first, or as much of it as is enough."""
+        input, custody = self._inputs.popleft()
+        if type(input) is Received or type(input) is Requested:
+            input, *rest = self.weighing.cut(input)
+            if rest:
+                if custody is not None:
+                    custody.extend()
+                self._inputs.appendleft((rest[0], custody))
+        self._handle(input, custody, since_us)
+
+    def _go_on_soon(self) -> None:
+        if not self.is_behind:
+            self.is_behind = True
+            self.hold(True, "behind")
+        self.loop.call_soon(self._catch_up)
+
+    def _catch_up(self) -> None:
+        if not self.is_behind:
+            return  # all was handled meanwhile
+        self._handle_for_a_turn()
+        if not self._inputs:
+            self._has_caught_up()
+
+    def _has_caught_up(self) -> None:
+        self.is_behind = False
+        self.hold(False, "behind")
+        if self.links is not None:
+            self.links.go_on()
+
+    def finish(self) -> None:
+        """Handle all that has come."""
+        while self.is_behind and self._inputs:
+            self._handle_for_a_turn()
+        if self.is_behind:
+            self._has_caught_up()
+
+    def deliver(self) -> None:
+        """Hand on what the machine has delivered, so that it counts for this turn."""
+        self._flushing.flush_only(Phase.DELIVER)
 
     def _handle_held(self, since_us: int | None) -> bool:
         """Handle what was held back and need not be, then what has come; whether there is more.
@@ -386,6 +442,7 @@ class Node:
 
     def flush(self) -> None:
         """Settle what has been gathered, then write it out, each socket once."""
+        self.finish()
         self._flushing.flush()
 
     @property

@@ -16,6 +16,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, TypeVar
 
+from shoal.matching import MatchIndex
 from shoal.model import BrokerId
 from shoal.runtime.broker_service import BrokerService
 from shoal.runtime.links.joining import Join
@@ -24,7 +25,7 @@ from shoal.runtime.network_file import Network
 # Nothing else is served while garbage is collected: so many new objects are looked through in some
 # 10 ms, and up to three times as many when those that were left before are looked at once more.
 # Then never again: of a million subscriptions' objects it takes seconds to say that all are used.
-_NEW_PER_COLLECTION = 30_000
+_NEW_PER_COLLECTION = 20_000
 _LAST_LOOK, _NEVER = 1, 2**31 - 1
 # Blocks of memory beyond those of the start, of which all are looked through now and then.
 _FEW_BLOCKS = 150_000
@@ -65,6 +66,7 @@ async def _serve(
     read_again: Callable[[], Network] | None,
     join: Join | None,
 ) -> None:
+    MatchIndex.may_wait = False
     service = BrokerService(network, name, join)
     service.at_left = stop.set
     if read_again is not None:

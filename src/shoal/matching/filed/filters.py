@@ -27,11 +27,14 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from shoal.matching.filed.bitmaps import BLOCK
-from shoal.matching.filed.buckets import FEW, Bucket, present
+from shoal.matching.filed.buckets import FEW, Bucket, Ladders, present
 from shoal.matching.filed.places import Signature, Values, places_of
 from shoal.matching.given import checked
 from shoal.matching.predicates import compile_conjunction
 from shoal.model import Attributes, Conjunction, Filter
+
+# Of bitmaps so many members are looked at in the time of one that is named.
+RANGES_PER_FOUND = 8
 
 
 class Table(NamedTuple):
@@ -198,10 +201,19 @@ class FiledFilters:
         found = self._walk(attributes, None)
         return list(dict.fromkeys(found)) if self._several and len(found) > 1 else found
 
+    def work_of(self, attributes: Attributes) -> int:
+        """About how many tests and ids it takes to match these attributes; none is made."""
+        tests, found = self._sizes_for(attributes)
+        return tests + found
+
     def _tests_for(self, attributes: Attributes) -> int:
         """What a search counts as, in tests of conjunctions one by one; none is made."""
+        return self._sizes_for(attributes)[0]
+
+    def _sizes_for(self, attributes: Attributes) -> tuple[int, int]:
+        """Of a search, what it counts as in tests, and how many ids are found without one."""
         get = attributes.get
-        tests = 0
+        tests = sure = 0
         for _, first, values_of, table in self.tables_for(attributes):
             values: Values = ()
             if first is not None:
@@ -217,16 +229,16 @@ class FiledFilters:
             if bucket is None or (bucket.types is not None and not bucket.suits(values)):
                 continue
             tests += len(bucket.others)
+            sure += len(bucket.always)
             for _, ranged in present(bucket.ranged, attributes):
                 tests += sum(bitmaps.tests for bitmaps in ranged)
-            for rising, ladders in bucket.tested.items():
-                for name, by_type in present(ladders, attributes):
-                    value = get(name)
-                    ladder = by_type.get(type(value))
-                    if ladder is not None:
-                        cut = bisect_right(ladder[0], value)
-                        tests += cut if rising else len(ladder[1]) - cut
-        return tests
+                sure += sum(map(len, ranged)) // RANGES_PER_FOUND
+            tests += sum(
+                _passed(ladders, rising, attributes) for rising, ladders in bucket.tested.items()
+            )
+            sure += _passed(bucket.rising, True, attributes)
+            sure += _passed(bucket.falling, False, attributes)
+        return tests, sure
 
     def _walk(
         self, attributes: Attributes, is_enough: Callable[[list[Any]], bool] | None
@@ -313,6 +325,18 @@ class FiledFilters:
         del beside[signature]
         if not beside:
             del self._by_first[first]
+
+
+def _passed(by_attribute: dict[str, Ladders], rising: bool, attributes: Attributes) -> int:
+    """How many thresholds of these ladders a publication passes."""
+    count = 0
+    for name, by_type in present(by_attribute, attributes) if by_attribute else ():
+        value: Any = attributes.get(name)
+        ladder = by_type.get(type(value))
+        if ladder is not None:
+            cut = bisect_right(ladder[0], value)
+            count += cut if rising else len(ladder[1]) - cut
+    return count
 
 
 def _names(normal_form: Sequence[Conjunction]) -> list[str]:

@@ -16,7 +16,7 @@ from shoal.broker.custody import marked
 from shoal.broker.effects import Effect, LinkState, SetTimer, Started, TimerKey
 from shoal.broker.messages import Message, RoutedPublication
 from shoal.broker.strategy import BaseStrategy, BrokerContext, ProtocolError, unexpected
-from shoal.model import BrokerId, ClientId
+from shoal.model import Attributes, BrokerId, ClientId
 from shoal.overlays.dynatops.clients import Clients
 from shoal.overlays.dynatops.members.membership import Membership
 from shoal.overlays.dynatops.members.view import Places, View
@@ -101,6 +101,9 @@ class InViews(BaseStrategy):
     @property
     def searched(self) -> Sized:
         return self.interests.rows
+
+    def work_of(self, attributes: Attributes) -> int:
+        return self.interests.work_of(attributes)
 
     @property
     def is_ready(self) -> bool:

@@ -17,7 +17,7 @@ from shoal.broker.effects import Effect, LinkState, Loads, Notify, Started, Time
 from shoal.broker.messages import Carrier, Message, Rejected
 from shoal.broker.onward import Asked, Onward
 from shoal.broker.strategy import BaseStrategy, BrokerContext, ProtocolError
-from shoal.model import BrokerId, ClientId
+from shoal.model import Attributes, BrokerId, ClientId
 from shoal.overlays.octopia.clients import Clients
 from shoal.overlays.octopia.known.hosted import Hosted
 from shoal.overlays.octopia.known.tables import Entry, Tables
@@ -134,6 +134,9 @@ class Octopia(BaseStrategy):
     @property
     def searched(self) -> Sized:
         return self.tables.subscriptions
+
+    def work_of(self, attributes: Attributes) -> int:
+        return self.tables.matches.work_of(attributes)
 
     @property
     def is_ready(self) -> bool:

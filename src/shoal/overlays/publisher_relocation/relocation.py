@@ -24,7 +24,7 @@ from shoal.broker.messages import (
 from shoal.broker.onward import Asked, Onward
 from shoal.broker.strategy import BaseStrategy
 from shoal.clients.messages import MigrationAdvertisement, Paused
-from shoal.model import BrokerId, ClientId
+from shoal.model import Attributes, BrokerId, ClientId
 from shoal.overlays.publisher_relocation.messages import MigrationComplete, MigrationUpdate
 from shoal.overlays.publisher_relocation.migration import TIMER, Migrations
 from shoal.overlays.publisher_relocation.tracer import Tracer
@@ -58,6 +58,9 @@ class Relocation(BaseStrategy):
     @property
     def searched(self) -> Sized:
         return self.tree.searched
+
+    def work_of(self, attributes: Attributes) -> int:
+        return self.tree.work_of(attributes)
 
     @property
     def is_ready(self) -> bool:

@@ -15,7 +15,7 @@ from shoal.broker.effects import Costs, Deliver, Effect, LinkState, Measured, St
 from shoal.broker.messages import Carrier, Message, PublicationBatch, Publish
 from shoal.broker.onward import Asked, Onward
 from shoal.broker.strategy import BaseStrategy, BrokerContext
-from shoal.model import BrokerId, ClientId
+from shoal.model import Attributes, BrokerId, ClientId
 from shoal.overlays.publisher_relocation.grape.protocol import Grape
 from shoal.overlays.self_organising.deciding.decisions import TIMER, Decisions
 from shoal.overlays.self_organising.exchanges import LinkExchange
@@ -95,6 +95,9 @@ class SelfOrganising(BaseStrategy):
     @property
     def searched(self) -> Sized:
         return self.tree.searched
+
+    def work_of(self, attributes: Attributes) -> int:
+        return self.tree.work_of(attributes)
 
     @property
     def is_ready(self) -> bool:

@@ -41,6 +41,7 @@ from shoal.broker.strategy import BaseStrategy, BrokerContext, ProtocolError, un
 from shoal.model import (
     Advertisement,
     AdvertisementId,
+    Attributes,
     BrokerId,
     ClientId,
     Subscription,
@@ -111,6 +112,9 @@ class Tid(BaseStrategy):
     @property
     def searched(self) -> Sized:
         return self.trees.index
+
+    def work_of(self, attributes: Attributes) -> int:
+        return self.trees.index.work_of(attributes)
 
     @property
     def is_ready(self) -> bool:

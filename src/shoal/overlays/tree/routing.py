@@ -37,6 +37,7 @@ from shoal.broker.strategy import BaseStrategy, BrokerContext, ProtocolError, un
 from shoal.model import (
     Advertisement,
     AdvertisementId,
+    Attributes,
     BrokerId,
     ClientId,
     Subscription,
@@ -94,6 +95,9 @@ class TreeRouting(BaseStrategy):
     @property
     def searched(self) -> Sized:
         return self.tables.subscriptions
+
+    def work_of(self, attributes: Attributes) -> int:
+        return self.tables.routes.work_of(attributes)
 
     @property
     def is_ready(self) -> bool:

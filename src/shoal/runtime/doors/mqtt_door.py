@@ -18,12 +18,12 @@ from socket import SO_KEEPALIVE, SOL_SOCKET
 from shoal.broker.custody import Custody, is_assured
 from shoal.broker.effects import Deliver, Requested
 from shoal.broker.messages import Message, Publish, Subscribe
-from shoal.model import BrokerId, ClientId, Publication, SubscriptionId
+from shoal.model import Attributes, BrokerId, ClientId, Publication, SubscriptionId
 from shoal.mqtt.access import Admission, Credentials
 from shoal.mqtt.broker_clients import BrokerClients
 from shoal.mqtt.connection.connection import Connection
 from shoal.mqtt.connection.effects import Ask, ClientEffect, Close, HalfClose, Write
-from shoal.mqtt.content import Json
+from shoal.mqtt.content import TOPIC_ATTRIBUTE, Json
 from shoal.mqtt.door.repeats import Repeats, Taker, UnorderedRepeats
 from shoal.mqtt.federation.moving import Servers
 from shoal.mqtt.limits import Limits
@@ -45,6 +45,8 @@ _MICROSECONDS = 1_000_000
 # What is delivered before the loop is through with what is ready: who must wait for readers is
 # known before a socket has brought megabytes.
 MOST_DELIVERED = 1_000
+# How long a unit of work takes (see `TURN` in `mqtt.connection.serving`).
+WORK_US = 15
 # How often it is seen whether clients that are behind read.
 SEE_US = 100_000
 
@@ -122,6 +124,7 @@ class MqttDoor:
             publishers.at_wait = self._slow_down
             publishers.owes = self._owes
             publishers.settled = self._settled
+        node.weighing.takers.append((lambda: self.clients.subscriptions.count, self._takes_us))
         node.at_flush(Phase.DELIVER, self._hand_on)
         if self.journal is not None:
             node.at_flush(Phase.RECORD, self._record)
@@ -385,6 +388,13 @@ class MqttDoor:
             self._delivered.append(delivery)
         else:
             self.node.counts["repeats"] += 1
+
+    def _takes_us(self, attributes: Attributes) -> int:
+        """About how long a publication takes on its way to clients."""
+        topic = attributes.get(TOPIC_ATTRIBUTE)
+        if not isinstance(topic, str):
+            return 0
+        return WORK_US * self.clients.subscriptions.work_of(topic)
 
     def notify(self, message: Message) -> None:
         """What a broker tells a client's library; the door's own clients need not know."""

@@ -47,3 +47,9 @@ class Flushing:
         for _, call in self._calls:
             call()
         self._then()
+
+    def flush_only(self, phase: Phase) -> None:
+        """Only what is due in this phase; it may have more to do when all is flushed."""
+        for of, call in self._calls:
+            if of is phase:
+                call()

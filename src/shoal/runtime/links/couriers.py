@@ -31,8 +31,8 @@ from shoal.clients.messages import MigrationAdvertisement
 from shoal.model import BrokerId, ClientId
 from shoal.runtime.driving.flushing import Phase
 from shoal.runtime.driving.pauses import Rounds
+from shoal.runtime.driving.weighing import TURN_US
 from shoal.runtime.links.dialling import FIRST_PAUSE_S, LONGEST_PAUSE_S
-from shoal.runtime.links.handing_on import TURN_US
 from shoal.runtime.links.peer_connections import PeerConnection, dial
 from shoal.runtime.links.peer_settings import PeerSettings, check_peer
 from shoal.runtime.node import Node

@@ -16,12 +16,9 @@ from shoal.broker.links.inbox import Debt
 from shoal.broker.links.session import LinkSession
 from shoal.broker.links.states import State
 from shoal.runtime.driving.batches import MAX_BATCH
+from shoal.runtime.driving.weighing import TURN_US
 from shoal.runtime.links.peer_connections import PeerConnection
 from shoal.runtime.node import Node
-
-# How long the broker handles what came over a link before others have their turn: it ends with the
-# message that is being handled then.
-TURN_US = 10_000
 
 
 class Link:
@@ -99,7 +96,7 @@ class HandingOn:
 
     def hand_on(self, link: Link) -> None:
         """Let the broker handle what came, on a tree unless another link is full."""
-        if self._node.holds_back(link.session.neighbour):
+        if self._node.is_behind or self._node.holds_back(link.session.neighbour):
             return
         others = () if self._has_cycles else self._links()
         if any(other.session.is_full for other in others if other is not link):
@@ -118,6 +115,10 @@ class HandingOn:
         while messages := session.take_run(MAX_BATCH):
             owe = partial(self._owe, link, session.handled - len(messages))
             self._node.receive(session.neighbour, messages, link.since_us, owe)
+            if self._node.is_behind:
+                return  # who goes on when it has caught up
+            if session.has_come:
+                self._node.deliver()
             if self._node.holds_back(session.neighbour):
                 return
             if session.has_come and clock.now_us() >= end_us:

@@ -91,6 +91,10 @@ class Interests:
         """Who wants this publication, by name."""
         return sorted(self._index.match_destinations(attributes))
 
+    def work_of(self, attributes: Attributes) -> int:
+        """How much it may be to find out who wants a publication."""
+        return self._index.work_of(attributes)
+
     # --- what local clients want --------------------------------------------------------------
 
     def add(self, filter: Filter, out: list[Effect]) -> None:
