@@ -165,10 +165,12 @@ class TopicIndex:
 
         None if there is none: where content is asked for, and where members take turns.
         """
-        leaves = self._leaves(topic)
-        if any(leaf.content is not None or leaf.groups for leaf in leaves):
-            return None
-        return [id for leaf in leaves for id in leaf.plain]
+        found: list[Any] = []
+        for leaf in self._leaves(topic):
+            if leaf.content is not None or leaf.groups:
+                return None
+            found += leaf.plain
+        return found
 
     def _leaf(self, parts: TopicFilter) -> _Leaf | None:
         """The leaf of one topic filter, if it is there."""
@@ -199,22 +201,13 @@ class TopicIndex:
             nodes = [] if first is None else [first]
             del levels[0]
         for level in levels:
-            following = []
-            for node in nodes:
-                if node.all_below is not None:
-                    found.append(node.all_below)
-                child = node.children.get(level)
-                if child is not None:
-                    following.append(child)
-                if node.any_level is not None:
-                    following.append(node.any_level)
+            found += [node.all_below for node in nodes if node.all_below is not None]
+            following = [node.children[level] for node in nodes if level in node.children]
+            following += [node.any_level for node in nodes if node.any_level is not None]
             nodes = following
             seen += len(nodes)
-        for node in nodes:
-            if node.all_below is not None:
-                found.append(node.all_below)
-            if node.here is not None:
-                found.append(node.here)
+        found += [node.all_below for node in nodes if node.all_below is not None]
+        found += [node.here for node in nodes if node.here is not None]
         return _Found(tuple(found), seen)
 
 

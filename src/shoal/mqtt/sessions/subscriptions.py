@@ -115,7 +115,8 @@ class Subscriptions:
     def receivers(self, topic: str) -> tuple[ClientSubscription, ...] | None:
         """Who gets everything that is published to a topic, each client once.
 
-        None where that depends on the message, or where the subscriptions of a client overlap.
+        Subscriptions of a client that overlap count as one, of the highest QoS, with all their
+        identifiers [MQTT-3.3.4-2 to 4].  None where who gets it depends on the message.
         """
         try:
             return self._receivers[topic]
@@ -124,8 +125,7 @@ class Subscriptions:
         found = self._index.match_topic(topic)
         receivers = None
         if found is not None and not any(isinstance(each, Group) for each in found):
-            is_one_each = len({each.session for each in found}) == len(found)
-            receivers = tuple(found) if is_one_each else None
+            receivers = _one_each(found)
         if len(self._receivers) >= _REMEMBERED_TOPICS:
             self._receivers.clear()
         self._receivers[topic] = receivers
@@ -198,6 +198,34 @@ class Subscriptions:
             del self._groups[subscription.group]
             if group in self._index:
                 self._index.remove(group)
+
+
+def _one_each(found: Sequence[ClientSubscription]) -> tuple[ClientSubscription, ...] | None:
+    """One subscription for each session; None where some of one are for its own messages."""
+    by_session: dict[Session, list[ClientSubscription]] = {}
+    for each in found:
+        by_session.setdefault(each.session, []).append(each)
+    if len(by_session) == len(found):
+        return tuple(found)
+    if any(len({each.no_local for each in own}) > 1 for own in by_session.values()):
+        return None
+    return tuple(
+        own[0] if len(own) == 1 else _together(session, own) for session, own in by_session.items()
+    )
+
+
+def _together(session: Session, own: Sequence[ClientSubscription]) -> ClientSubscription:
+    """As if a client had one subscription instead of these."""
+    return ClientSubscription(
+        session,
+        own[0].text,
+        own[0].topic_filter,
+        own[0].content,
+        qos=max(each.qos for each in own),
+        no_local=own[0].no_local,
+        retain_as_published=any(each.retain_as_published for each in own),
+        identifiers=tuple(one for each in own for one in each.identifiers),
+    )
 
 
 def _chosen(found: Iterable[ClientSubscription | Group]) -> Iterator[ClientSubscription]:
