@@ -322,6 +322,17 @@ class BrokerClients:
 
     # --- sessions move between brokers --------------------------------------------------------
 
+    def no_room_for(self, client_id: str, user: str) -> str:
+        """Why there can be no session for a client; empty if there can, or is, here or elsewhere.
+
+        What was granted stays: who has a session at another broker comes with it.
+        """
+        if client_id in self.sessions:
+            return ""
+        if self.federation is not None and self.federation.roaming.homes.get(client_id) is not None:
+            return ""
+        return self.sessions.full(user)
+
     def must_wait(
         self, connection: ClientConnection, connect: Connect, admission: Admission, now_us: int
     ) -> bool:

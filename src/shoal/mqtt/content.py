@@ -67,6 +67,13 @@ VALUES_PER_TEST = 16
 BYTES_PER_WORK = 2
 FILTER_WORK = 8
 WORK_PER_TEST = 3
+# What a subscription takes in memory, here and in the machine; and more for each level of a topic
+# filter with wildcards, for each test, and each value of a list.
+SUBSCRIPTION_BYTES = 4_000
+LEVEL_BYTES = 250
+TEST_BYTES = 600
+VALUE_BYTES = 80
+_WILDCARDS = frozenset("+#")
 # Which payloads are JSON: those whose content type says so (`declared`), also those without content
 # type that begin as an object (`auto`: 3.1.1 has no content types), or none.
 Json = Literal["auto", "declared", "never"]
@@ -261,6 +268,20 @@ def _count_tests(content: Filter) -> int:
 def work_on(content: Filter) -> int:
     """How much work it is to file a subscription to such content, or to take it out."""
     return FILTER_WORK + WORK_PER_TEST * _count_tests(content)
+
+
+def bytes_of(topic_filter: str, content: Filter) -> int:
+    """About what a subscription to such topics and content takes in memory."""
+    levels = topic_filter.count("/") + 1 if _WILDCARDS & set(topic_filter) else 0
+    size = SUBSCRIPTION_BYTES + 2 * len(topic_filter) + LEVEL_BYTES * levels
+    for conjunction in content.normal_form if content != EVERYTHING else ():
+        for test in conjunction:
+            size += TEST_BYTES
+            if isinstance(test.operand, tuple):
+                size += VALUE_BYTES * len(test.operand)
+            elif isinstance(test.operand, str):
+                size += 2 * len(test.operand)
+    return size
 
 
 def read_advertisements(user_properties: UserProperties, limits: Limits) -> tuple[Filter, ...]:

@@ -26,6 +26,11 @@ _RANGES = (
     ("maximum_session_expiry_s", 0, NEVER_S),
     ("silent_broker_s", 0, NEVER_S),
     ("maximum_subscriptions", 1, _LARGE),
+    ("maximum_subscription_bytes", 1, _LARGE),
+    ("maximum_user_subscription_bytes", 1, _LARGE),
+    ("maximum_all_subscription_bytes", 1, _LARGE),
+    ("maximum_sessions", 1, _LARGE),
+    ("maximum_user_sessions", 1, _LARGE),
     ("maximum_topic_filters", 1, 100_000),
     ("maximum_filter_bytes", 0, 65_536),
     ("maximum_filter_tests", 0, 4_000),
@@ -66,6 +71,16 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
                                 as gone, and the session with it: its client, refused (0x88) until
                                 then wherever it asks, begins anew
     maximum_subscriptions       of one client (0x97)
+    maximum_subscription_bytes  what the subscriptions of one client take in memory, about: 4,000
+                                bytes each, 250 for each level of a topic filter with wildcards,
+                                600 for each test of a content filter (0x97)
+    maximum_user_subscription_bytes  the same, of all clients of one user together; whoever has no
+                                name is a user by itself (0x97)
+    maximum_all_subscription_bytes  the same, of all clients (0x97); at any of the three nobody
+                                loses what is granted, nor does who comes from another broker
+    maximum_sessions            of the broker, whether their clients are connected or away: beyond
+                                it only who has one is let in (0x97)
+    maximum_user_sessions       the same, of one user
     maximum_topic_filters       of one SUBSCRIBE or UNSUBSCRIBE, so that no packet holds the broker
                                 up for 100 ms (0x97); a CONNACK names this and the next two as user
                                 properties, as `$maximum_filter_bytes`
@@ -100,6 +115,11 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     maximum_session_expiry_s: int = 7 * 86_400
     silent_broker_s: int = 600
     maximum_subscriptions: int = 100_000
+    maximum_subscription_bytes: int = 256 * 1_048_576
+    maximum_user_subscription_bytes: int = 512 * 1_048_576
+    maximum_all_subscription_bytes: int = 2_048 * 1_048_576
+    maximum_sessions: int = 200_000
+    maximum_user_sessions: int = 100_000
     maximum_topic_filters: int = 500
     maximum_filter_bytes: int = 4_096
     maximum_filter_tests: int = 1_000

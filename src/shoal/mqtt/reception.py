@@ -9,7 +9,7 @@ from shoal.mqtt.federation.moving import Moving
 from shoal.mqtt.limits import Limits
 from shoal.mqtt.memory.journal import Journal
 from shoal.mqtt.sessions.session import CANNOT_WRITE
-from shoal.mqtt.sessions.sessions import Sessions
+from shoal.mqtt.sessions.sessions import TOO_MANY_SESSIONS, Sessions
 from shoal.mqtt.statistics import Statistics
 
 # Why publications above QoS 0 are refused while they would have to wait.
@@ -61,6 +61,8 @@ class Reception:
         promised = self.moving.promised(now_us) if self.moving is not None else 0
         if self._statistics.connected + promised >= self.limits.maximum_connections:
             return TOO_MANY
+        if len(self._sessions) + promised >= self.limits.maximum_sessions:
+            return TOO_MANY_SESSIONS
         if self.journal is not None and self.journal.is_failing:
             return CANNOT_WRITE
         return QUEUES_ARE_FULL if self._sessions.backlog.is_full else ""

@@ -352,6 +352,7 @@ class BrokerService:
                     {"what": what, "reason": reason, "count": count}
                     for (what, reason), count in statistics.notices.refusals.items()
                 ],
+                "subscription_bytes": self.door.clients.subscriptions.bytes,
                 "queued_bytes": self.door.clients.backlog.bytes,
                 "queues_are_full": self.door.clients.backlog.is_full,
             },

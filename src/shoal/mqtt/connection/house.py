@@ -57,6 +57,9 @@ class House(Protocol):
     def admit(self, credentials: Credentials) -> Admission | None:
         """Whether a client may connect; None if that is known later."""
 
+    def no_room_for(self, client_id: str, user: str) -> str:
+        """Why there can be no session for a client; empty if there can, or is."""
+
     def must_wait(
         self, connection: ClientConnection, connect: Connect, admission: Admission, now_us: int
     ) -> bool:

@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol
 from shoal.language import format_filter
 from shoal.model import EVERYTHING, BrokerId, ClientId, Filter
 from shoal.mqtt.codec.packets import Will
+from shoal.mqtt.content import bytes_of
 from shoal.mqtt.door.owed import Owed
 from shoal.mqtt.limits import Limits
 from shoal.mqtt.messages import Message
@@ -75,6 +76,7 @@ class ClientSubscription:
         "retain_as_published",
         "session",
         "shared",
+        "size",
         "text",
         "topic_filter",
     )
@@ -101,6 +103,8 @@ class ClientSubscription:
         self.identifiers = identifiers
         self.shared = topic_filter.startswith("$share/")
         self.group = _group(topic_filter, content) if self.shared else topic_filter
+        # What it takes in memory, about.
+        self.size = bytes_of(topic_filter, content)
         # Whether a message of QoS 0 that matches goes to the client, as it is.
         self.is_plain = not (self.shared or no_local or identifiers)
 

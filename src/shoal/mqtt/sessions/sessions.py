@@ -37,6 +37,9 @@ PAUSE_US = 5 * MICROSECONDS
 # A client that was sent to another broker is on its way there for so long: its session is kept, and
 # its will is not published.
 MOVING_US = 15 * MICROSECONDS
+# Why nobody is let in who has no session yet.
+TOO_MANY_SESSIONS = "too many sessions"
+TOO_MANY_OF_USER = "too many sessions of one user"
 # Why a connection is closed whose client has another.
 ELSEWHERE = "the client connected again elsewhere"
 
@@ -100,6 +103,14 @@ class Sessions:
         """Publications that could not be kept."""
         return self._dropped + sum(session.dropped for session in self)
 
+    def full(self, user: str) -> str:
+        """Why there can be no more sessions, of anybody or of this user; empty if there can."""
+        if len(self._sessions) >= self.limits.maximum_sessions:
+            return TOO_MANY_SESSIONS
+        if self.backlog.sessions_of(user) >= self.limits.maximum_user_sessions:
+            return TOO_MANY_OF_USER
+        return ""
+
     def add(self, client_id: str) -> Session:
         """A new session; its client comes to it next."""
         session = self._sessions[client_id] = Session(
@@ -126,6 +137,7 @@ class Sessions:
     def _forget(self, session: Session) -> None:
         self._dropped += session.dropped
         session.forget_all()
+        session.is_over()
 
     def let_go(
         self,

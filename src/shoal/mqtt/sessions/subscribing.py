@@ -192,6 +192,9 @@ class Subscribing:
             and text not in session.subscriptions
         ):
             return Grant(ReasonCode.QUOTA_EXCEEDED, "too many subscriptions of one client")
+        too_much = self._too_much(subscription)
+        if too_much:
+            return Grant(ReasonCode.QUOTA_EXCEEDED, too_much)
         if session.journal is not None and session.journal.is_failing:
             return Grant(ReasonCode.QUOTA_EXCEEDED, CANNOT_WRITE)
         try:
@@ -205,6 +208,22 @@ class Subscribing:
             handling == 0 or (handling == _RETAIN_IF_NEW and is_new)
         )
         return Grant(ReasonCode(request.qos), None, subscription if wants_retained else None)
+
+    def _too_much(self, subscription: ClientSubscription) -> str:
+        """Whose subscriptions would take too much memory with this one; empty if nobody's."""
+        session, limits = subscription.session, self.limits
+        known = session.subscriptions.get(subscription.text)
+        more = subscription.size - (0 if known is None else known.size)
+        if more <= 0:
+            return ""
+        for whose, size, most in (
+            ("one client", session.subscription_bytes, limits.maximum_subscription_bytes),
+            ("one user", session.user_subscription_bytes, limits.maximum_user_subscription_bytes),
+            ("all clients", self._subscriptions.bytes, limits.maximum_all_subscription_bytes),
+        ):
+            if size + more > most:
+                return f"more than {most} bytes of subscriptions of {whose}"
+        return ""
 
     def take_back(self, session: Session, text: str) -> tuple[ReasonCode, int]:
         """Take a subscription back; the answer, and how much work it was."""

@@ -37,6 +37,8 @@ class Subscriptions:
         self._index = TopicIndex()
         self._groups: dict[str, Group] = {}
         self.count = 0
+        # What they take in memory, about.
+        self.bytes = 0
         self._receivers: dict[str, tuple[ClientSubscription, ...] | None] = {}
         # Topics that content is asked for at, remembered as long.
         self._asks_for_content: dict[str, bool] = {}
@@ -64,6 +66,7 @@ class Subscriptions:
         if known is not None:
             self._take_out(known)
         session.subscriptions[subscription.text] = subscription
+        self._count(subscription, 1)
         self.count += known is None
         if subscription.shared:
             self._tell(subscription)
@@ -183,8 +186,13 @@ class Subscriptions:
         self._asks_for_content.clear()
         self._work.clear()
 
+    def _count(self, subscription: ClientSubscription, sign: int) -> None:
+        self.bytes += sign * subscription.size
+        subscription.session.count_subscription(sign * subscription.size)
+
     def _take_out(self, subscription: ClientSubscription) -> None:
         self._changed()
+        self._count(subscription, -1)
         self._not_plain -= not subscription.is_plain
         if not subscription.shared:
             self._index.remove(subscription)

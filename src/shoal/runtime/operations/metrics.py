@@ -38,6 +38,10 @@ _MQTT = {
     "sessions": ("shoal_mqtt_sessions", "MQTT sessions, of clients here and away."),
     "subscriptions": ("shoal_mqtt_subscriptions", "Subscriptions of MQTT clients."),
     "retained": ("shoal_mqtt_retained_messages", "Retained messages."),
+    "subscription_bytes": (
+        "shoal_mqtt_subscription_bytes",
+        "What the subscriptions of all MQTT clients take, about.",
+    ),
     "queued_bytes": ("shoal_mqtt_queued_bytes", "On the way to all MQTT clients."),
     "queues_are_full": ("shoal_mqtt_queues_full", "1 while QoS 1 and 2 are refused for that."),
 }

@@ -47,12 +47,14 @@ class Queue(Protocol):
 
 
 class Share:
-    """What the sessions of one user have on its way together, each message counted once."""
+    """What one user has together: messages on their way, each counted once; sessions, and what
+    their subscriptions take in memory.
+    """
 
-    __slots__ = ("__weakref__", "_kept", "bytes")
+    __slots__ = ("__weakref__", "_kept", "bytes", "sessions", "subscription_bytes")
 
     def __init__(self) -> None:
-        self.bytes = 0
+        self.bytes = self.sessions = self.subscription_bytes = 0
         # In how many of its sessions each message is.
         self._kept: dict[Message, int] = {}
 
@@ -110,6 +112,11 @@ class Backlog:
         if share is None:
             share = self._shares[user] = Share()
         return share
+
+    def sessions_of(self, user: str) -> int:
+        """How many sessions a user has; who has no name has none that count."""
+        share = self._shares.get(user)
+        return 0 if share is None else share.sessions
 
     def enter(self, message: Message) -> None:
         """One more session has this on its way."""

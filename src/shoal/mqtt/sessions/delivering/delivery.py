@@ -54,6 +54,7 @@ class Delivery:
         "is_moving",
         "limits",
         "outlet",
+        "subscription_bytes",
         "took_us",
     )
 
@@ -72,6 +73,8 @@ class Delivery:
         self.backlog = backlog if backlog is not None else Backlog()
         # What is on its way to this user, in all its sessions, counted.
         self._share: Share | None = None
+        # What its subscriptions take in memory.
+        self.subscription_bytes = 0
         # Who waits for it while it is behind, and when it last took something that waited.
         self._patience = patience
         self._is_behind = False
@@ -100,9 +103,32 @@ class Delivery:
             messages = [outgoing.message for outgoing in self.on_its_way()]
             for message in messages:
                 self.count_out(message)
+            self._count_for_user(-1)
             self._user, self._share = user, self.backlog.share(user)
+            self._count_for_user(1)
             for message in messages:
                 self.count_in(message)
+
+    def _count_for_user(self, sign: int) -> None:
+        if self._share is not None:
+            self._share.sessions += sign
+            self._share.subscription_bytes += sign * self.subscription_bytes
+
+    def is_over(self) -> None:
+        """It is none of its user's sessions any more."""
+        if self._share is not None:
+            self._share.sessions -= 1
+
+    def count_subscription(self, size: int) -> None:
+        """Its subscriptions take so much more, or less."""
+        self.subscription_bytes += size
+        if self._share is not None:
+            self._share.subscription_bytes += size
+
+    @property
+    def user_subscription_bytes(self) -> int:
+        """What the subscriptions of its user take."""
+        return self.subscription_bytes if self._share is None else self._share.subscription_bytes
 
     def count_in(self, message: Message) -> None:
         """A message is on its way to the client from now on."""

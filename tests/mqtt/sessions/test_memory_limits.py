@@ -1,0 +1,121 @@
+"""What subscriptions and sessions may take in memory: of a client, a user, and all."""
+
+from __future__ import annotations
+
+import msgspec
+
+from shoal.mqtt.access import Everyone
+from shoal.mqtt.codec.packets import Connack, Connect, Subscribe, SubscriptionRequest
+from shoal.mqtt.codec.properties import Properties
+from shoal.mqtt.codec.reason_codes import ReasonCode
+from shoal.mqtt.content import SUBSCRIPTION_BYTES, TEST_BYTES
+from tests.mqtt.house import Client, House
+from tests.mqtt.network_house import Network
+from tests.mqtt.sessions.test_user_queues import Named
+
+KEPT = Properties(session_expiry_interval_s=1_000)
+LARGE = " AND ".join(f"a{number} > 1" for number in range(10))
+EACH = SUBSCRIPTION_BYTES + 10 * TEST_BYTES + 100
+
+
+def asks(client: Client, name: str) -> ReasonCode:
+    asked = Properties(user_properties=(("$where", LARGE),))
+    client.send(Subscribe(1, (SubscriptionRequest(name),), asked))
+    return client.take()[-1].reason_codes[0]
+
+
+def renew(house: House, **limits: int) -> None:
+    """As after SIGHUP."""
+    now = msgspec.structs.replace(house.clients.limits, **limits)
+    house.carry_out(house.clients.renew(now, Everyone(), lambda credentials: True, house.now_us))
+
+
+def test_a_client_has_so_much_for_its_subscriptions() -> None:
+    house = House(maximum_subscription_bytes=3 * EACH)
+    client, other = house.connect("c"), house.connect("o")
+    codes = [asks(client, name) for name in "abcd"]
+    assert codes == [0, 0, 0, ReasonCode.QUOTA_EXCEEDED]
+    assert asks(other, "a") == 0
+    # In place of one that is there, nothing more is taken.
+    assert asks(client, "a") == 0
+    client.unsubscribe("a")
+    assert asks(client, "d") == 0
+    refused = house.clients.statistics.notices.refusals
+    assert refused["subscribe refused", "quota exceeded"] == 1
+    client.lose()
+    other.lose()
+    assert house.clients.subscriptions.bytes == 0
+
+
+def test_the_clients_of_a_user_have_so_much_together() -> None:
+    house = House(Named(), maximum_user_subscription_bytes=3 * EACH)
+    first, second = (house.connect(name, username="ann") for name in "ab")
+    other = house.connect("o", username="bob")
+    assert [asks(first, "a"), asks(first, "b"), asks(second, "a")] == [0, 0, 0]
+    assert asks(second, "b") == asks(first, "c") == ReasonCode.QUOTA_EXCEEDED
+    assert [asks(other, name) for name in "abc"] == [0, 0, 0]
+    first.lose()
+    assert [asks(second, name) for name in "bc"] == [0, 0]
+    assert asks(second, "d") == ReasonCode.QUOTA_EXCEEDED
+
+
+def test_all_clients_have_so_much_together() -> None:
+    house = House(maximum_all_subscription_bytes=2 * EACH)
+    clients = [house.connect(name) for name in "abc"]
+    assert [asks(each, "a") for each in clients] == [0, 0, ReasonCode.QUOTA_EXCEEDED]
+    renew(house, maximum_all_subscription_bytes=3 * EACH)
+    assert [asks(each, "b") for each in clients] == [0] + 2 * [ReasonCode.QUOTA_EXCEEDED]
+    # Lowered, it takes nothing away.
+    renew(house, maximum_all_subscription_bytes=1)
+    assert house.clients.subscriptions.count == 3
+
+
+def test_who_has_a_session_is_let_in_however_many_there_are() -> None:
+    house = House(maximum_sessions=2)
+    for name in "ab":
+        house.connect(name, properties=KEPT).lose()
+    refused = house.open()
+    refused.send(Connect("c"))
+    [answer] = refused.take()
+    assert isinstance(answer, Connack)
+    assert answer.reason_code is ReasonCode.QUOTA_EXCEEDED
+    assert answer.properties.reason_string == "too many sessions"
+    assert house.clients.statistics.notices.refusals["connect refused", "quota exceeded"] == 1
+    house.connect("a", clean_start=False, properties=KEPT).lose()
+    house.connect("b")  # begins anew
+    house.connect("b", clean_start=True).lose()
+    house.connect("c")
+
+
+def test_a_user_has_so_many_sessions() -> None:
+    house = House(Named(), maximum_user_sessions=2)
+    for name in "ab":
+        house.connect(name, username="ann", properties=KEPT).lose()
+    refused = house.open()
+    refused.send(Connect("c", username="ann"))
+    assert refused.take()[0].reason_code is ReasonCode.QUOTA_EXCEEDED
+    house.connect("d", username="bob").lose()
+    house.connect("a", username="ann").lose()  # whose session ends with it
+    house.connect("c", username="ann")
+
+
+def test_a_session_comes_with_all_it_has_whatever_the_limits() -> None:
+    network = Network("B1", "B2")
+    network.after(1)
+    here, there = network["B1"], network["B2"]
+    client = here.connect("c", properties=KEPT)
+    assert [asks(client, name) for name in "ab"] == [0, 0]
+    client.lose()
+    network.settle()
+    renew(there, maximum_sessions=1, maximum_subscription_bytes=1)
+    there.connect("o")
+    moved = there.open()
+    moved.send(Connect("c", clean_start=False, properties=KEPT))
+    network.settle()
+    [answer] = moved.take()
+    assert answer.reason_code is ReasonCode.SUCCESS
+    assert answer.session_present
+    assert set(there.clients.sessions["c"].subscriptions) == {"a", "b"}
+    assert there.clients.subscriptions.bytes > EACH
+    network.after(60)
+    assert here.clients.subscriptions.bytes == 0

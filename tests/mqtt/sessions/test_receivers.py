@@ -1,0 +1,47 @@
+"""Who gets everything that is published to a topic, remembered, where subscriptions overlap."""
+
+from __future__ import annotations
+
+from shoal.mqtt.codec.packets import Subscribe, SubscriptionRequest
+from shoal.mqtt.codec.properties import Properties
+from tests.mqtt.house import House
+
+
+def test_overlapping_subscriptions_of_one_client_are_one() -> None:
+    """They were gone through with each publication: 2^16 of one client took 60 ms."""
+    house = House()
+    client, other = house.connect("c"), house.connect("o")
+    texts = {"a/b": 0, "a/+": 2, "+/b": 1, "#": 1}
+    for number, (text, qos) in enumerate(texts.items(), 1):
+        asked = Properties(subscription_identifiers=(number,))
+        client.send(Subscribe(number, (SubscriptionRequest(text, qos=qos),), asked))
+    other.subscribe("#")
+    client.take(), other.take()
+    receivers = house.clients.subscriptions.receivers("a/b")
+    assert receivers is not None
+    assert {each.session.client_id: each.qos for each in receivers} == {"c": 2, "o": 0}
+    house.connect("p").publish("a/b", b"x", qos=2)
+    [got] = client.take()
+    assert got.qos == 2
+    assert sorted(got.properties.subscription_identifiers) == [1, 2, 3, 4]
+    assert len(other.take()) == 1
+    # None of them is forgotten with another.
+    client.unsubscribe("a/+")
+    house.connect("q").publish("a/b", b"y", qos=2)
+    got = client.take()[-1]
+    assert got.qos == 1
+    assert sorted(got.properties.subscription_identifiers) == [1, 3, 4]
+
+
+def test_a_client_that_wants_some_of_its_own_messages_is_asked_about_each() -> None:
+    house = House()
+    client = house.connect("c")
+    client.send(Subscribe(1, (SubscriptionRequest("a", no_local=True),)))
+    client.send(Subscribe(2, (SubscriptionRequest("+"),)))
+    assert house.clients.subscriptions.receivers("a") is None
+    client.unsubscribe("+")
+    client.take()
+    assert house.clients.subscriptions.receivers("a") is not None
+    client.publish("a", b"mine")
+    house.connect("p").publish("a", b"hers")
+    assert client.take_payloads() == [b"hers"]
