@@ -12,7 +12,7 @@ from shoal.broker.effects import Received
 from shoal.broker.wire import COMMON, Codec, FrameReader
 from shoal.mqtt.codec.encoder import encode
 from shoal.mqtt.codec.packet_types import MQTT_5
-from shoal.mqtt.codec.packets import Subscribe, SubscriptionRequest
+from shoal.mqtt.codec.packets import Pingresp, Suback, Subscribe, SubscriptionRequest
 from shoal.mqtt.codec.properties import Properties
 from shoal.runtime.doors.reading import PIECE_BYTES
 from tests.mqtt.hostile import Hostile, filters, floods, hostile_inputs
@@ -205,3 +205,21 @@ def test_who_comes_to_a_large_group_has_nobody_else_looked_at() -> None:
     with Calls() as calls:
         house.connect("m0", clean_start=False, properties=KEPT).lose()
     assert calls.count < 2_000
+
+
+def test_a_ping_behind_a_request_that_takes_several_turns_is_answered() -> None:
+    """It was handled again and again, a thousand times, and the connection was closed for it."""
+    house = House()
+    client = house.connect("c")
+    where = dict(filters())["alternatives"]
+    asked = Properties(user_properties=(("$where", where),))
+    texts = tuple(SubscriptionRequest(f"{number}") for number in range(3))
+    packets = [encode(Subscribe(number, texts, asked), MQTT_5) for number in range(1, 21)]
+    house.carry_out(client.connection.receive(b"".join(packets), house.now_us))
+    assert client.connection.holds
+    house.carry_out(client.connection.receive(b"\xc0\0\xc0\0", house.now_us))
+    assert not client.closed
+    assert sum(type(each) is Pingresp for each in client.take()) == 2
+    while client.connection.holds:
+        house.carry_out(client.connection.take_held(house.now_us))
+    assert [each.packet_id for each in client.take() if type(each) is Suback][-1] == 20

@@ -77,7 +77,7 @@ class Serving:
                 self._house.settle()
                 has_published = False
             work += self._handle(packet, TURN - work, now_us)
-            if self._asked is not None:
+            if self._asked is not None and type(packet) not in PASSING:
                 return place
             if type(packet) is Disconnect or self._outlet.connection.is_closed:
                 return place + 1
