@@ -44,6 +44,7 @@ from shoal.mqtt.sessions.delivering.outgoing import ClientConnection
 from shoal.mqtt.sessions.delivering.patience import PATIENCE_TIMER, Patience
 from shoal.mqtt.sessions.fan_out import FanOut
 from shoal.mqtt.sessions.leaving import LEAVING_TIMER, Leaving
+from shoal.mqtt.sessions.presence import PRESENCE_TIMER, Presence
 from shoal.mqtt.sessions.retained import RetainedStore
 from shoal.mqtt.sessions.session import CANNOT_WRITE, Session
 from shoal.mqtt.sessions.sessions import SESSION_TIMER, WILL_TIMER, Sessions
@@ -52,6 +53,11 @@ from shoal.mqtt.sessions.subscriptions import Subscriptions
 from shoal.mqtt.sessions.system_topics import SystemTopics
 from shoal.mqtt.statistics import Statistics
 from shoal.mqtt.timers import Timers
+
+# Sessions that end at once, and wills that are published: as much work as some 300 subscriptions
+# that are taken back, a session as much as several, is done in one go.
+TIMERS_WORK = 300
+SESSION_WORK = 6
 
 _SILENCE_TIMER = "silence"
 _MORE_TIMER = "more"
@@ -96,6 +102,7 @@ class BrokerClients:
         self._fan_out = FanOut(self.subscriptions, self.statistics)
         self._timers = Timers()
         self._leaving = Leaving(self.subscriptions, self._timers)
+        self._presence = Presence(self.subscriptions, self._timers)
         self.sessions = Sessions(limits, self.backlog, self._timers, self.publish, self._leaving)
         self._reception = Reception(
             broker_id, limits, access or Everyone(), self.statistics, self.sessions, now_us
@@ -191,6 +198,7 @@ class BrokerClients:
 
     def advance(self, now_us: int) -> list[ClientEffect]:
         """Time has passed: silent clients, sessions that end, wills, statistics."""
+        left = TIMERS_WORK
         for key in self._timers.due(now_us):
             match key:
                 case (str(kind), Connection() as connection) if kind == _SILENCE_TIMER:
@@ -203,15 +211,22 @@ class BrokerClients:
                 case (str(kind), Connection() as connection) if kind == PATIENCE_TIMER:
                     self.patience.go_on(connection, now_us)
                 case (str(kind), str(client_id)) if kind == SESSION_TIMER:
-                    self.sessions.end(self.sessions[client_id], now_us)
+                    session = self.sessions[client_id]
+                    left -= SESSION_WORK + session.queued + len(session.subscriptions)
+                    self.sessions.end(session, now_us)
                 case (str(kind), str(client_id)) if kind == WILL_TIMER:
+                    left -= SESSION_WORK
                     self.sessions.will_is_due(self.sessions[client_id], now_us)
                 case (str(kind),) if kind == LEAVING_TIMER:
                     self._leaving.due(now_us)
+                case (str(kind),) if kind == PRESENCE_TIMER:
+                    self._presence.due(now_us)
                 case (str(kind), about) if self.federation is not None:
                     self.federation.due(kind, about, now_us)
                 case _:
                     self._system_topics.due(now_us)
+            if left <= 0:
+                break  # what else is due is when others have had their turn
         return self.take_effects()
 
     def renew(
@@ -291,7 +306,7 @@ class BrokerClients:
         if self.journal is not None:
             self.journal.entered(session)
         session.outlet = guest.outlet
-        self.subscriptions.presence_changed(session)
+        self._presence.changed(session)
         if terms.keep_alive_us:
             self._timers.set((_SILENCE_TIMER, connection), now_us + terms.keep_alive_us)
         else:
@@ -318,7 +333,7 @@ class BrokerClients:
             if self.door is not None:
                 self.door.unadvertise(session.client_id)
             self.sessions.left(session, now_us, with_will=with_will, is_moving=is_moving)
-            self.subscriptions.presence_changed(session)
+            self._presence.changed(session)
 
     # --- sessions move between brokers --------------------------------------------------------
 

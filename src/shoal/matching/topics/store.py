@@ -80,13 +80,25 @@ class TopicStore(MutableMapping[str, Stored], Generic[Stored]):
         TopicError for a filter that is not allowed.  The store must not change while this is read;
         make a list of it first.
         """
-        levels = read_topic_filter(topic_filter).levels
-        return self._search(self._root, levels)
+        return (topic for topic in self.search(topic_filter) if topic is not None)
 
-    def _search(self, root: _Node, levels: tuple[str, ...]) -> Iterator[str]:
+    def search(self, topic_filter: str, nodes: int = 2**62) -> Iterator[str | None]:
+        """As `matching`, with None after so many nodes that were visited.
+
+        The store may change meanwhile: a topic that comes then may be left out, one that goes may
+        still be among them.
+        """
+        return self._search(self._root, read_topic_filter(topic_filter).levels, nodes)
+
+    def _search(self, root: _Node, levels: tuple[str, ...], nodes: int) -> Iterator[str | None]:
         # What is still to be visited, next one last: a node and how many levels have led to it.
         waiting = [(root, 0)]
+        left = nodes
         while waiting:
+            left -= 1
+            if not left:
+                left = nodes
+                yield None
             node, depth = waiting.pop()
             level = levels[depth] if depth < len(levels) else None
             if (level is None or level == ALL_LEVELS) and node.topic is not None:

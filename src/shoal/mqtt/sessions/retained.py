@@ -26,6 +26,8 @@ from shoal.mqtt.messages import Message
 # Removals remembered, so that a broker which missed one does not bring the message back.
 MAX_REMOVALS = 100_000
 MAX_REMOVAL_BYTES = 32 * 2**20
+# Levels of topics that are looked at before others have their turn, some 1 ms.
+SLICE_NODES = 2_000
 
 
 class Memory(Protocol):
@@ -104,11 +106,19 @@ class RetainedStore:
         return known is None or _age(known) < _age(message)
 
     def matching(self, topic_filter: str, now_us: int) -> Iterator[Message]:
-        """The messages of the topics that a filter matches; those that expired are dropped.
+        """The messages of the topics that a filter matches; those that expired are dropped."""
+        found = self.search(topic_filter, now_us)
+        return (message for message in found if message is not None)
+
+    def search(self, topic_filter: str, now_us: int) -> Iterator[Message | None]:
+        """As `matching`; None where others should have their turn: few topics of many may match.
 
         May be read slowly: each is the topic's message at the time when it is read.
         """
-        for topic in list(self._messages.matching(topic_filter)):
+        for topic in self._messages.search(topic_filter, SLICE_NODES):
+            if topic is None:
+                yield None
+                continue
             message = self._messages.get(topic)
             if message is None:
                 continue

@@ -249,7 +249,10 @@ class Subscribing:
         session, content = subscription.session, subscription.content
         tests = 1 + sum(map(len, content.normal_form))
         left = SLICE_TESTS
-        for message in self._retained.matching(subscription.topic_filter, now_us):
+        for message in self._retained.search(subscription.topic_filter, now_us):
+            if message is None:
+                yield None
+                continue
             if content != EVERYTHING:
                 left -= tests
                 if message.attributes is None:

@@ -108,12 +108,10 @@ class Subscriptions:
         self.count -= len(leaving)
         return not known
 
-    def presence_changed(self, session: Session) -> None:
-        """The session's client came or left: its groups choose among others now."""
-        for subscription in session.subscriptions.values():
-            if subscription.shared:
-                self._groups[subscription.group].put(subscription)
-                self._tell(subscription)
+    def presence_changed(self, member: ClientSubscription) -> None:
+        """A member's client came or left: its group chooses among others now."""
+        self._groups[member.group].put(member)
+        self._tell(member)
 
     def receivers(self, topic: str) -> tuple[ClientSubscription, ...] | None:
         """Who gets everything that is published to a topic, each client once.

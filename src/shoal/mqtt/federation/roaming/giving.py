@@ -186,7 +186,9 @@ class Giving:
         if may_depart and not move.session.unsettled and move.arrival is None:
             move.is_departed = True
             move.is_asking = False
-            self._subscriptions.presence_changed(move.session)
+            for subscription in move.session.subscriptions.values():
+                if subscription.shared:
+                    self._subscriptions.presence_changed(subscription)
         # While what the client published here is not settled, only this journal has it: it is kept,
         # without a word, so that the other does not hold back what it has.
         if not (may_depart and move.session.unsettled):

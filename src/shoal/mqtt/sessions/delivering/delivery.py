@@ -30,6 +30,10 @@ from shoal.mqtt.sessions.delivering.patience import Patience
 MAX_PACKET_ID = 65_535
 
 
+# Feeds that end, perhaps with nothing sent, before others have their turn.
+FEEDS_AT_ONCE = 10
+
+
 class Delivery:
     """What is on its way to the client `client_id`.  `outlet` is its connection's, if it is there.
 
@@ -278,12 +282,18 @@ class Delivery:
             self._patience.caught_up(self, now_us)
 
     def _pump_feeds(self, outlet: ClientOutlet, now_us: int) -> None:
+        ended = 0
         while self._feeds and outlet.writable and len(self._inflight) < outlet.window:
+            if outlet.has_more:
+                return
             name, messages = next(iter(self._feeds.items()))
             try:
                 outgoing = next(messages)
             except StopIteration:
                 del self._feeds[name]
+                ended += 1
+                if ended == FEEDS_AT_ONCE and self._feeds:
+                    outlet.pump_again()
                 continue
             if outgoing is None:
                 outlet.pump_again()

@@ -113,5 +113,9 @@ class ClientOutlet(Protocol):
     def send_release(self, packet_id: int, reason_code: ReasonCode) -> None:
         """Send a PUBREL."""
 
+    @property
+    def has_more(self) -> bool:
+        """Whether the session is to be pumped again when what is gathered is taken."""
+
     def pump_again(self) -> None:
         """The session has more to do, when others have had their turn."""
