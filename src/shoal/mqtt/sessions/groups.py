@@ -47,11 +47,13 @@ class Group:
 
     def choose(self) -> ClientSubscription | None:
         """The member whose turn it is; None if none is left whose session goes on."""
-        members = self._present or self._away
-        while members:
+        while members := self._present or self._away:
             member = next(iter(members))
-            if not member.session.is_departed:
+            if member.session.is_departed:
+                del members[member]  # it is about to be taken back
+            elif members is self._present and member.session.outlet is None:
+                self.put(member)  # as it is about to be told
+            else:
                 members.move_to_end(member)
                 return member
-            del members[member]  # it is about to be taken back
         return None

@@ -1,0 +1,163 @@
+"""Batches that take long are cut, whoever brings them; all that comes behind waits in its order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sized
+
+import pytest
+
+from shoal.broker.custody import Custody
+from shoal.broker.effects import Effect, Input, Received, Requested, TimerFired
+from shoal.broker.messages import PublicationBatch, Publish, RoutedPublication
+from shoal.broker.strategy import BaseStrategy
+from shoal.model import Attributes, MessageId, Publication
+from shoal.runtime.driving.clock import Clock
+from shoal.runtime.driving.weighing import TURN_US
+from shoal.runtime.node import Node
+from tests.runtime.live import on_loop, until
+
+# As many subscriptions as one publication of a turn may match.
+MANY = TURN_US // 2
+
+
+class Heavy(BaseStrategy):
+    """Publications say how much they are."""
+
+    @property
+    def searched(self) -> Sized:
+        return range(MANY)
+
+    def work_of(self, attributes: Attributes) -> int:
+        work = attributes.get("work", 0)
+        assert isinstance(work, int)
+        return work
+
+
+class Machine:
+    """Takes as long as a publication says, by a clock of its own."""
+
+    id = "B1"
+    is_ready = True
+    strategy = Heavy()
+
+    def __init__(self, spend: Callable[[int], None]) -> None:
+        self.inputs: list[Input] = []
+        self._spend = spend
+
+    def handle(self, input: Input, now_us: int) -> list[Effect]:
+        self.inputs.append(input)
+        self._spend(sum(each.attributes.get("work", 0) for each in published(input)))  # type: ignore[misc]
+        return []
+
+
+class Virtual(Clock):
+    def __init__(self) -> None:
+        self.at_us = 0
+
+    def now_us(self) -> int:
+        return self.at_us
+
+    def spend(self, us: int) -> None:
+        self.at_us += us
+
+
+def published(input: Input) -> list[Publication]:
+    if isinstance(input, Received) and isinstance(input.message, PublicationBatch):
+        return [each.publication for each in input.message.publications]
+    if isinstance(input, Requested) and isinstance(input.request, Publish):
+        return list(input.request.publications)
+    return []
+
+
+def publication(number: int, work: int) -> Publication:
+    return Publication(
+        publisher="P",
+        sequence=number,
+        published_us=0,
+        attributes={"work": work},
+        body=b"",
+        assured=True,
+    )
+
+
+def batch(*works: int) -> PublicationBatch:
+    return PublicationBatch(
+        tuple(
+            RoutedPublication(publication(number, work), MessageId("B2", "P", number))
+            for number, work in enumerate(works)
+        ),
+        1,
+    )
+
+
+def heavy() -> tuple[Node, Machine]:
+    clock = Virtual()
+    machine = Machine(clock.spend)
+    return Node(machine, clock), machine  # type: ignore[arg-type]
+
+
+@on_loop
+async def test_what_a_neighbour_sends_is_cut_by_what_it_weighs() -> None:
+    """A thousand were handled at once, whatever each took."""
+    node, machine = heavy()
+    settled: list[tuple[int, int]] = []
+
+    def owe(first: int, last: int) -> Custody:
+        return Custody(lambda: settled.append((first, last)), "B2")
+
+    node.receive("B2", [batch(*[MANY] * 20)], owe=owe)
+    assert node.is_behind
+    assert node.is_holding
+    assert not settled
+    node.bring(TimerFired(("t",)))
+    await until(lambda: not node.is_behind)
+    *pieces, timer = machine.inputs
+    assert timer == TimerFired(("t",))
+    sizes = [len(published(piece)) for piece in pieces]
+    assert sum(sizes) == 20
+    assert max(sizes) <= 2
+    numbers = [each.sequence for piece in pieces for each in published(piece)]
+    assert numbers == list(range(20))
+    assert settled == [(0, 0)]
+    assert not node.is_holding
+
+
+@on_loop
+async def test_what_clients_publish_is_cut_too() -> None:
+    node, machine = heavy()
+    settled: list[str] = []
+    request = Publish(tuple(publication(number, MANY) for number in range(10)))
+    node.request("P", request, custody=Custody(lambda: settled.append("all")))
+    await until(lambda: not node.is_behind)
+    assert max(len(published(each)) for each in machine.inputs) <= 2
+    assert sum(len(published(each)) for each in machine.inputs) == 10
+    assert settled == ["all"]
+
+
+@on_loop
+async def test_what_is_little_work_is_one_batch() -> None:
+    node, machine = heavy()
+    node.receive("B2", [batch(*[0] * 500)])
+    assert [len(published(each)) for each in machine.inputs] == [500]
+    assert not node.is_behind
+
+
+@on_loop
+async def test_a_broker_that_stops_handles_what_waits() -> None:
+    node, machine = heavy()
+    node.receive("B2", [batch(*[MANY] * 20)])
+    assert node.is_behind
+    node.flush()
+    assert not node.is_behind
+    assert sum(len(published(each)) for each in machine.inputs) == 20
+
+
+@pytest.mark.parametrize("work", [0, 3, MANY])
+def test_what_clients_would_take_counts(work: int) -> None:
+    node, _ = heavy()
+    node.weighing.takers.append((lambda: 1_000, lambda attributes: 1_000))
+    input = Received("B2", batch(*[work] * 100))
+    first, *rest = node.weighing.cut(input)
+    most = TURN_US // (1_010 + work) + 1
+    assert len(published(first)) == most
+    assert [len(published(each)) for each in rest] == [100 - most]
