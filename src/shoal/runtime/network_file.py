@@ -167,7 +167,7 @@ _FILES = {
     "tls": ("authority", "certificate", "key"),
     "client_tls": ("authority", "certificate", "key"),
     "access": ("passwords",),
-    "admin": ("authority", "certificate", "key", "passwords"),
+    "admin": ("authority", "certificate", "key", "passwords", "operator_authority"),
     "storage": ("folder",),
     "trace": ("folder",),
 }
@@ -314,9 +314,12 @@ def _admin_problems(network: Network) -> list[str]:
         found.append("admin: give certificate and key, or neither")
     if admin.authority and not admin.certificate:
         found.append("admin.authority: signs no certificate; give certificate and key")
-    if admin.orders and not admin.passwords:
+    if admin.operator_authority and not admin.certificate:
+        found.append("admin.operator_authority: is for ports over TLS; give certificate and key")
+    if admin.orders and not admin.knows_operators:
         found.append("admin.orders: nobody says who he is; set admin.passwords")
-    missing = [key for key in ("certificate", "passwords") if not getattr(admin, key)]
+    missing = [] if admin.certificate else ["certificate"]
+    missing += [] if admin.knows_operators else ["passwords"]
     for place, broker in enumerate(network.brokers):
         address = broker.address("admin")
         if missing and not admin.open and address is not None and not address.is_loopback:

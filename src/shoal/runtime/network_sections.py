@@ -142,9 +142,11 @@ class AdminSection(Section, frozen=True, kw_only=True):
     authority     for those who ask: who signed the certificate, which is made out to the broker's
                   name; without it, one that the system trusts signed it, made out to its host
     passwords     operators, a file made by `shoal password`; only /health and /ready ask nobody
+    operator_authority   if given, who has a certificate that it signed is the operator whose name
+                         is in it, and needs no password
     orders        the operators that may also order (leave, move, drain, undrain, rearrange); else
                   all may
-    open          other machines may reach ports that lack a certificate or passwords (a network of
+    open          other machines may reach ports that lack a certificate or operators (a network of
                   their own, or a proxy before them)
     """
 
@@ -152,12 +154,18 @@ class AdminSection(Section, frozen=True, kw_only=True):
     key: str = ""
     authority: str = ""
     passwords: str = ""
+    operator_authority: str = ""
     orders: tuple[str, ...] = ()
     open: bool = False
 
     @property
     def is_over_tls(self) -> bool:
         return bool(self.certificate)
+
+    @property
+    def knows_operators(self) -> bool:
+        """Whether who asks must say who that is."""
+        return bool(self.passwords or self.operator_authority)
 
 
 class LinksSection(Section, frozen=True, kw_only=True):
