@@ -278,6 +278,21 @@ def problems(network: Network, newcomer: BrokerId = "", *, has_files: bool = Tru
     return found
 
 
+def hints(network: Network) -> list[str]:
+    """What is allowed, and may not be meant."""
+    found = []
+    for place, broker in enumerate(network.brokers if len(network.brokers) > 1 else ()):
+        for key in ("peers", *FOR_CLIENTS):
+            text = broker.reached_at(key)
+            if text and read_address(text).is_anywhere:
+                who = "other brokers connect to" if key == "peers" else "no client is sent to"
+                found.append(
+                    f"brokers[{place}].{key}: {who} {text}, which is no place elsewhere; "
+                    f"say in brokers[{place}].public where it is"
+                )
+    return found
+
+
 def _address_problems(network: Network) -> list[str]:
     found = []
     # Loopback is one machine; elsewhere two brokers may each have a machine and its ports.

@@ -14,7 +14,7 @@ import msgspec
 from shoal.broker.links.outbox import LinkLimits
 from shoal.matching.topics.filters import TopicError, read_topic_filter
 from shoal.model import BrokerId
-from shoal.runtime.addresses import Address, read_address
+from shoal.runtime.addresses import Address, is_somewhere, read_address
 from shoal.runtime.storage.journal_files import Sync
 from shoal.runtime.storage.spool_files import MAXIMUM_BYTES
 
@@ -42,6 +42,9 @@ class BrokerSection(Section, frozen=True, kw_only=True):
     websocket   for MQTT clients, over WebSocket
     wss         for MQTT clients, over WebSocket over TLS
     admin       health, status, metrics and orders, over HTTP (see the table [admin])
+    public      where others reach listeners, by their keys, where that is another address: a
+                listener takes all addresses of its machine (0.0.0.0), or is behind a NAT, a proxy,
+                a container's port
     """
 
     name: Name
@@ -51,13 +54,20 @@ class BrokerSection(Section, frozen=True, kw_only=True):
     websocket: str = ""
     wss: str = ""
     admin: str = ""
+    public: dict[str, str] = {}
 
     def __post_init__(self) -> None:
-        for key, text in self.listeners().items():
+        listeners = self.listeners()
+        for key, text in [*listeners.items(), *self.public.items()]:
             try:
                 read_address(text)
             except ValueError as error:
                 raise ValueError(f"{key}: {error}") from None
+        for key, text in self.public.items():
+            if key not in listeners:
+                raise ValueError(f"public.{key}: there is no such listener")
+            if not is_somewhere(text):
+                raise ValueError(f"public.{key}: nobody can connect to {text}")
 
     def listeners(self) -> dict[str, str]:
         """The addresses that are given, by key."""
@@ -67,6 +77,10 @@ class BrokerSection(Section, frozen=True, kw_only=True):
     def address(self, key: str) -> Address | None:
         text = self.listeners().get(key)
         return None if text is None else read_address(text)
+
+    def reached_at(self, key: str) -> str:
+        """Where others reach a listener; empty if there is none."""
+        return self.public.get(key) or self.listeners().get(key, "")
 
 
 class TlsSection(Section, frozen=True, kw_only=True):

@@ -54,7 +54,7 @@ def leave(
 
     network = read_network(network_file, has_files=False)
     caller = read_caller(network, operator, operator_password, operator_certificate)
-    known = {each.name: each.admin for each in network.brokers}
+    known = {each.name: each.reached_at("admin") for each in network.brokers}
     address = admin or known.get(broker, "")
     if not address:
         where = "has no admin address" if broker in known else "is not listed; name its --admin"
