@@ -8,6 +8,7 @@ are elsewhere.
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 import time
 from collections.abc import Iterator
@@ -15,16 +16,12 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any
 
+from shoal.matching import MatchIndex
 from shoal.model import BrokerId
 from shoal.runtime.broker_service import BrokerService
 from shoal.runtime.network_file import Network
+from shoal.runtime.serving import calm_collector
 from tests.runtime.live import PATIENCE_S
-
-
-class _Handle(asyncio.Handle):
-    """A call of a loop, with a clock."""
-
-    __slots__ = ()
 
 
 class Turns:
@@ -34,11 +31,13 @@ class Turns:
         self.longest_s = 0.0
         self.what = ""
 
-    def took(self, seconds: float, what: str) -> None:
+    def took(self, seconds: float, what: object) -> None:
+        """A turn is over."""
         if seconds > self.longest_s:
-            self.longest_s, self.what = seconds, what
+            self.longest_s, self.what = seconds, repr(what)
 
     def take(self) -> tuple[float, str]:
+        """The longest, in seconds, and what was called."""
         found = self.longest_s, self.what
         self.longest_s, self.what = 0.0, ""
         return found
@@ -99,21 +98,24 @@ def served(network: Network) -> Iterator[Served]:
 @contextmanager
 def _clocked(thread: threading.Thread, turns: Turns) -> Iterator[None]:
     """Whatever this thread's loop calls is measured."""
-    plain = asyncio.Handle._run
+    plain, may_wait, thresholds = asyncio.Handle._run, MatchIndex.may_wait, gc.get_threshold()
 
     def run(self: Any) -> None:
         if threading.current_thread() is not thread:
             plain(self)
             return
-        began_s = time.thread_time()
-        plain_what = self._callback
+        what, began_s = self._callback, time.thread_time()
         plain(self)
-        took_s = time.thread_time() - began_s
-        if took_s > turns.longest_s:
-            turns.took(took_s, repr(plain_what))
+        turns.took(time.thread_time() - began_s, what)
 
     asyncio.Handle._run = run  # type: ignore[method-assign]
+    # As in a process of its own.
+    MatchIndex.may_wait = False
+    calm_collector()
     try:
         yield
     finally:
         asyncio.Handle._run = plain  # type: ignore[method-assign]
+        MatchIndex.may_wait = may_wait
+        gc.set_threshold(*thresholds)
+        gc.unfreeze()

@@ -12,7 +12,7 @@ import asyncio
 import select
 from collections.abc import Callable
 
-from shoal.runtime.doors.reading import Reading
+from shoal.runtime.doors.reading import PIECE_BYTES, Reading
 
 # Long enough for a client to read what was said and close; one that does not is cut off.
 LINGER_S = 1.0
@@ -27,6 +27,8 @@ class Lingering(asyncio.Protocol):
     _reading: Reading
     pause_reading: Callable[[], None]
     resume_reading: Callable[[], None]
+    # What is taken of it at once.
+    _piece_bytes = PIECE_BYTES
 
     def __init__(self) -> None:
         self._is_half_closed = False
@@ -35,7 +37,7 @@ class Lingering(asyncio.Protocol):
     def _begin(self, transport: asyncio.Transport, take: Callable[[bytes], None]) -> None:
         """The client is there; what it says goes to `take`."""
         self._transport = transport
-        self._reading = Reading(transport, take)
+        self._reading = Reading(transport, take, self._piece_bytes)
         self.pause_reading = self._reading.pause
         self.resume_reading = self._reading.resume
 

@@ -15,16 +15,22 @@ PIECE_BYTES = 32_768
 class Reading:
     """What one transport brings, to `take`; the rest of a large read waits, and it is paused."""
 
-    def __init__(self, transport: asyncio.Transport, take: Callable[[bytes], None]) -> None:
+    def __init__(
+        self,
+        transport: asyncio.Transport,
+        take: Callable[[bytes], None],
+        piece_bytes: int = PIECE_BYTES,
+    ) -> None:
         self._transport = transport
         self._take = take
+        self._piece_bytes = piece_bytes
         self._rest = b""
         self._is_paused = False
         self._is_due = False
         self._is_over = False
 
     def received(self, data: bytes) -> None:
-        if not self._rest and len(data) <= PIECE_BYTES:
+        if not self._rest and len(data) <= self._piece_bytes:
             self._take(data)
             return
         self._rest += data
@@ -60,7 +66,8 @@ class Reading:
         self._is_due = False
         if self._is_paused:
             return
-        piece, self._rest = self._rest[:PIECE_BYTES], self._rest[PIECE_BYTES:]
+        most = self._piece_bytes
+        piece, self._rest = self._rest[:most], self._rest[most:]
         self._take(piece)
         if self._rest:
             self._go_on_soon()

@@ -7,8 +7,7 @@ that is enough for a turn.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Iterable
 
 from shoal.broker.effects import Received, Requested
 from shoal.broker.machine import Broker
@@ -23,8 +22,6 @@ TURN_US = 10_000
 # much more, here and on its way to local clients.
 LEAST_US = 10
 EACH_US = 1
-
-Batch = TypeVar("Batch", Received, Requested)
 
 
 class Weighing:
@@ -44,7 +41,7 @@ class Weighing:
             if not isinstance(message, Carrier):
                 return (input,)
             carried = message.publications
-            at = self._enough([each.publication.attributes for each in carried])
+            at = self._enough(len(carried), (each.publication.attributes for each in carried))
             if at == len(carried):
                 return (input,)
             return (
@@ -55,7 +52,7 @@ class Weighing:
         if type(input.request) is not Publish:
             return (input,)
         published = input.request.publications
-        at = self._enough([each.attributes for each in published])
+        at = self._enough(len(published), (each.attributes for each in published))
         if at == len(published):
             return (input,)
         return (
@@ -63,9 +60,8 @@ class Weighing:
             Requested(input.client, Publish(published[at:])),
         )
 
-    def _enough(self, publications: list[Attributes]) -> int:
-        """How many of them are enough."""
-        count = len(publications)
+    def _enough(self, count: int, publications: Iterable[Attributes]) -> int:
+        """How many of so many publications are enough."""
         if count < 2:
             return count
         strategy = self._machine.strategy

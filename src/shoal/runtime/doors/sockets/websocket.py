@@ -60,6 +60,9 @@ class WebSocket(Lingering):
     refused, so that no page can use what a browser's machine may reach.  Others say nothing.
     """
 
+    # Of the smallest messages 1,000, each of which takes as long as some packets.
+    _piece_bytes = 8_192
+
     def __init__(
         self, door: MqttDoor, allows: Allows = is_same_host, listener: str = "websocket"
     ) -> None:
