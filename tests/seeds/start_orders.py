@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from itertools import count, permutations
+from itertools import count, pairwise, permutations
 from random import Random
 from unittest.mock import patch
 
@@ -76,7 +76,7 @@ class StartOrders:
     async def _play(self) -> None:
         opens = SYSTEMS[self.system].shape.opens_links
         self.network = LiveNetwork(
-            () if opens else zip(NAMES, NAMES[1:], strict=False),
+            () if opens else pairwise(NAMES),
             self.system,
             _parameters(self.system),
             LinkLimits(give_up_us=GIVE_UP_US),
