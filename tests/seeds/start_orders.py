@@ -45,7 +45,7 @@ class StartOrders:
     def __init__(
         self, seed: int, system: str, orders: Sequence[Sequence[str]], kills: int = 0
     ) -> None:
-        """While brokers start in an order so many are killed, and start again by themselves."""
+        """While brokers start in an order so many are killed or cut off, and back by themselves."""
         self.kills = kills
         self.random = Random(f"starts/{seed}")
         self.system = system
@@ -94,7 +94,7 @@ class StartOrders:
         for order in self.orders:
             await asyncio.sleep(self.random.uniform(0, 3))
             await self._end_all()
-            await asyncio.gather(self._start_all(order), *map(self._kill_one, range(self.kills)))
+            await asyncio.gather(self._start_all(order), *map(self._spoil, range(self.kills)))
             await self._until_all_take_something()
         await asyncio.sleep(1)
         publishing.cancel()
@@ -113,21 +113,35 @@ class StartOrders:
         await self.network.start(name)
         self.clients.start(self.network.nodes[name])
 
-    async def _kill_one(self, number: int) -> None:
-        """At some time, unless it does not run just then."""
+    async def _spoil(self, number: int) -> None:
+        """Kill a broker that runs, or cut it off, at some time for a while."""
         await asyncio.sleep(self.random.uniform(2, 6) * (number + 1))
         name = self.random.choice(NAMES)
-        if name not in self.network.nodes:
-            return
+        pause_s = self.random.choice(PAUSES_S[:-1]) * self.random.uniform(0.5, 1.5)
+        if name in self.network.nodes:
+            await (self._kill if self.random.random() < 0.7 else self._cut_off)(name, pause_s)
+
+    async def _kill(self, name: str, pause_s: float) -> None:
         self._note(f"{name} is killed")
-        for ends, cable in self.cables.items() if self.random.random() < 0.6 else ():
-            if name in ends:
-                cable.reset()
+        for cable in self._cables_of(name) if self.random.random() < 0.6 else ():
+            cable.reset()
         self.clients.killed(name)
         await self.network.kill(name)
-        pause_s = self.random.choice(PAUSES_S[:-1])
-        await asyncio.sleep(pause_s * self.random.uniform(0.5, 1.5))
+        await asyncio.sleep(pause_s)
         await self._start(name)
+
+    async def _cut_off(self, name: str, pause_s: float) -> None:
+        """Nothing passes, and no connection breaks."""
+        self._note(f"{name} is cut off for {pause_s:.2f} s")
+        cables = self._cables_of(name)
+        for cable in cables:
+            cable.is_cut = True
+        await asyncio.sleep(pause_s)
+        for cable in cables:
+            cable.mend()
+
+    def _cables_of(self, name: str) -> list[Cable]:
+        return [cable for ends, cable in self.cables.items() if name in ends]
 
     async def _end_all(self) -> None:
         self._note("all end")
