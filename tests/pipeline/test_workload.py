@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
@@ -269,6 +271,23 @@ def test_a_publisher_starts_at_home_or_at_random(
     kiel = rows.where(F.col("publisher") == "kiel").first()
     assert kiel is not None
     assert (kiel["broker"], kiel["latitude"], kiel["longitude"]) == ("kiel", 54.3, 10.1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [({}, "there has no publications"), ({"window": Window(from_us=1)}, "lies in the window")],
+)
+def test_no_publications_are_said_to_be_none(
+    tmp_path: Path, changes: dict[str, object], message: str
+) -> None:
+    attributes = pa.struct([("site", pa.string())])
+    kinds = {"publisher": pa.string(), "sequence": pa.int64(), "time_us": pa.int64()}
+    (tmp_path / "there").mkdir()
+    empty = pa.schema([*kinds.items(), ("attributes", attributes)]).empty_table()
+    pq.write_table(empty, tmp_path / "there" / "publications.parquet")
+    options = msgspec.structs.replace(OPTIONS, **changes)
+    with pytest.raises(WorkloadError, match=message):
+        write_small_workload(tmp_path / "there", tmp_path / "w", options)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from shoal.pipeline.workloads.workload import WorkloadCounts, WorkloadOptions
 
 US_PER_S = 1_000_000
+MIN_DURATION_S = 1 / US_PER_S
 AIRPORTS = "airports:"
 
 
@@ -83,6 +85,10 @@ def workload(
     if month is not None and (from_time is not None or to_time is not None):
         raise UserError("give either --month or --from and --to")
     check_exist(publications)
+    if duration_s is not None and not MIN_DURATION_S <= duration_s < math.inf:
+        raise UserError(f"--duration-s {duration_s:g}: a replay takes some seconds, such as 300")
+    if brokers.startswith("-"):
+        raise UserError(f"--brokers {brokers}: give a number, {AIRPORTS}NUMBER, or a file")
     if not brokers.isdigit() and not brokers.startswith(AIRPORTS):
         check_exist(Path(brokers))
     check_new(out, overwrite=overwrite)

@@ -33,10 +33,10 @@ from shoal.pipeline.workloads.windows import Window, replay_time
 from shoal.pipeline.workloads.workload import (
     AIRPORTS,
     WorkloadCounts,
-    WorkloadError,
     WorkloadOptions,
     check_options,
     derivation_of,
+    nothing_published,
 )
 
 # More than this Spark's many cores are worth its start for.
@@ -63,7 +63,7 @@ def write_small_workload(
     if names is not None:
         events = events.filter(pc.is_in(events["publisher"], pa.array(names, pa.string())))
     if not events.num_rows:
-        raise WorkloadError("no publication lies in the window; see --month, --from, --to")
+        raise nothing_published(publications, options)
     ends = _bounds(events, options.window)
     places = _places(options.brokers)
     attributes = every.schema.field(ATTRIBUTES).type

@@ -143,7 +143,7 @@ def write_workload(
     events.persist()
     try:
         if events.isEmpty():
-            raise WorkloadError("no publication lies in the window; see --month, --from, --to")
+            raise nothing_published(publications, options)
         constants = constant_attributes(every)
         places = _places(events, options)
         with new_folder(out, overwrite=overwrite) as folder:
@@ -174,6 +174,15 @@ def check_options(options: WorkloadOptions) -> None:
         value = getattr(options, name)
         if value is not None and value < 1:
             raise WorkloadError(f"{name}: {value} is less than 1")
+
+
+def nothing_published(publications: Path, options: WorkloadOptions) -> WorkloadError:
+    """What to say where a workload would have no event."""
+    if options.window != TimeWindow():
+        return WorkloadError("no publication lies in the window; see --month, --from, --to")
+    if options.own_publishers is not None:
+        return WorkloadError(f"{publications} has no publication of these publishers")
+    return WorkloadError(f"{publications} has no publications")
 
 
 def _read_publications(spark: SparkSession, path: Path) -> DataFrame:
