@@ -53,6 +53,8 @@ def test_of_many_publications_the_first_are_looked_at(monkeypatch: pytest.Monkey
     assert list(complaints(asked, ROWS)) == [
         "delay is text in 1 of the first 2 rows; `delay > 30` compares numbers"
     ]
+    (none,) = complaints(Asked.of([parse("gusts > 30")]), ROWS)
+    assert none.startswith("none of the first 2 publications has gusts, and `gusts > 30` asks")
     assert list(complaints(asked, ())) == []
 
 

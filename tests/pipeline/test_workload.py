@@ -75,7 +75,11 @@ def table(spark: SparkSession, workload: Path) -> Callable[[str], list[Row]]:
     return lambda name: spark.read.parquet(str(workload / name)).collect()
 
 
-MINE = "id,filter,broker,from\na,gusts > 3,B2,\nb,gusts < 9,,1970-01-01T00:01:00Z\n"
+MINE = (
+    "id,filter,broker,from\na,gusts > 3,B2,\nb,gusts < 9,,1970-01-01T00:01:00Z\n"
+    "c,kind > 3 OR gust > 9,,\n"
+)
+TOLD = ("no publication has gust, and", "kind is text in ")
 WHO = "publisher,broker,advertisement\nbonn,B3,kind = 'station'\nkiel,,\n"
 
 
@@ -108,6 +112,9 @@ def test_few_publications_need_no_spark_and_give_the_same(
     # Means are summed up in another order.
     assert small.selectivity == pytest.approx(by_spark.selectivity)
     assert small == msgspec.structs.replace(by_spark, selectivity=small.selectivity)
+    told = TOLD if mine else ()
+    assert all(map(str.startswith, small.complaints, told))
+    assert len(small.complaints) == len(told)
     for name in ("brokers.parquet", "publishers.parquet", "subscriptions.parquet", "events"):
         found, wanted = (
             read_table_file(tmp_path / each / name, inside="") for each in ("small", "spark")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -126,6 +127,8 @@ def workload(
             status.update("deriving publishers and subscriptions")
             counts = write_workload(spark, publications, out, options, overwrite=overwrite)
     _print(f"{publications} -> {out}", counts)
+    for complaint in counts.complaints:
+        print(f"shoal: warning: {complaint}", file=sys.stderr)
 
 
 def _without_spark(

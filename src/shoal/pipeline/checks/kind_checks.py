@@ -93,7 +93,8 @@ def _complaint(
     if counts is None:
         test = next(iter(asked.values()))
         hint = did_you_mean(attribute, sorted(found))
-        yield f"no publication has {attribute}, and `{test}` asks for it{hint}"
+        none = f"none of {first}{len(rows):,} publications" if first else "no publication"
+        yield f"{none} has {attribute}, and `{test}` asks for it{hint}"
         return
     for kind, test in asked.items():
         others = {each: n for each, n in counts.items() if each not in asked}

@@ -17,6 +17,7 @@ from shoal.frames.folders import EVENTS, new_folder
 from shoal.frames.parquet_files import part_files
 from shoal.frames.reading import read_table_file
 from shoal.overlays.trace_rows import BrokerPlace
+from shoal.pipeline.checks.kind_checks import SAMPLE
 from shoal.pipeline.ingest import PUBLICATIONS
 from shoal.pipeline.schemas import (
     ATTRIBUTES,
@@ -98,6 +99,7 @@ def write_small_workload(
         brokers=len(brokers),
         selectivity=_selectivity(subscriptions),
         left_out=own.left_out,
+        complaints=own.complaints(events[ATTRIBUTES].slice(0, SAMPLE + 1).to_pylist()),
     )
 
 
