@@ -39,7 +39,7 @@ from shoal.broker.messages import (
 )
 from shoal.broker.records import RefusalRecord
 from shoal.clients.courier_messages import ClientNotice, ClientRequest
-from shoal.clients.doors import Had, StandsFor, WhoHad
+from shoal.clients.doors import Had, StandsFor, Stayed, Wants, WhoHad, WhoWants, Wish
 from shoal.clients.messages import (
     MigrationAdvertisement,
     Paused,
@@ -188,6 +188,11 @@ MESSAGES: dict[type[Message], st.SearchStrategy[Message]] = {
     Had: st.builds(
         Had, IDS, BITS, NOT_NEGATIVE, NUMBERS, st.dictionaries(CLIENTS, NUMBERS), tuples(CLIENTS)
     ),
+    WhoWants: st.builds(WhoWants),
+    Wants: st.builds(
+        Wants, tuples(st.builds(Wish, CLIENTS, tuples(NAMES), NUMBERS, st.booleans()))
+    ),
+    Stayed: st.builds(Stayed, CLIENTS),
     Resume: st.builds(Resume, NUMBERS, st.booleans()),
     Goodbye: st.builds(Goodbye),
     Rejected: st.builds(Rejected, NAMES),

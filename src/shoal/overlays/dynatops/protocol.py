@@ -102,7 +102,7 @@ class Dynatops(InViews):
                 if message.target != self.broker:
                     self.ways.answer(message.target, message, out)
                 elif self._placing is not None:
-                    self._placing.hear(message)
+                    self._placing.hear(message, self._now_us, out)
             case _:
                 raise unexpected(message, "a neighbour")
 
@@ -111,6 +111,11 @@ class Dynatops(InViews):
 
     def begin_routing(self, view: View) -> None:
         self.routing.begin(view.lives)
+
+    def _begin(self, now_us: int, out: list[Effect]) -> None:
+        super()._begin(now_us, out)
+        if self._placing is not None:
+            self._placing.began(now_us, out)
 
     def _root_of(self, key: str | None) -> BrokerId:
         """Who is responsible for a topic; of what has none its own broker is."""
