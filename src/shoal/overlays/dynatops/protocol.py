@@ -70,6 +70,10 @@ class Dynatops(InViews):
     def keeps_order(self) -> bool:
         return self.parameters.order is Order.PUBLISHER
 
+    @property
+    def ordered_by(self) -> str | None:
+        return None if self.keeps_order else self.parameters.topic
+
     def onward(self, asked: Asked) -> Onward:
         key = key_of(asked.attributes, self.parameters.topic)
         return self.routing.onward(asked, self._root_of(key))
