@@ -120,6 +120,7 @@ class RandomCustody:
                 topic="topic",
                 order=random.choice(list(dynatops.Order)),
                 reconfigure_us=random.choice([0, 2 * SECOND_US]),
+                manager=list(dynatops.Managed)[len(names) % 2],
                 price_percent=0,
             ).for_brokers(names)
         elif system == "tco":
@@ -237,7 +238,10 @@ class RandomCustody:
 
     def _subscribe(self, id: str, home: str) -> None:
         node, random = self.network.nodes[home], self.random
-        repeats: Taker = Repeats({}) if node.machine.keeps_order else UnorderedRepeats()
+        ordered_by = node.machine.ordered_by
+        repeats: Taker = UnorderedRepeats()
+        if node.machine.keeps_order or ordered_by is not None:
+            repeats = Repeats({}, ordered_by)
         least = random.randrange(8)
         subscriber = Subscriber(id, home, least, self.loop.now_us(), repeats)
         if self.system in BY_TOPIC:
