@@ -52,6 +52,7 @@ from shoal.model import Advertisement, MessageId, Publication, Subscription
 from shoal.overlays.departure import DepartureMessage, Meet, Met
 from shoal.overlays.dynatops.messages import (
     Arriving,
+    Between,
     MembersMessage,
     TopicMessage,
     ViewCarrier,
@@ -229,6 +230,7 @@ BASES = {
     TopicMessage,
     ViewCarrier,
     Arriving,
+    Between,
 }
 ANY_MESSAGE = st.one_of(list(MESSAGES.values()))
 FRAMES = st.builds(Frame, NUMBERS, NUMBERS, st.one_of(st.none(), ANY_MESSAGE))

@@ -6,8 +6,9 @@ from random import Random
 
 import pytest
 
-from shoal.broker.effects import Received
-from shoal.overlays.dynatops.messages import Between, SwapWanted
+from shoal.broker.effects import Effect, Received, Send
+from shoal.overlays.dynatops.members.view import View
+from shoal.overlays.dynatops.messages import Between, SwapAnswered, SwapAsked, SwapWanted, ViewSaid
 from shoal.overlays.dynatops.parameters import Managed
 from shoal.overlays.dynatops.planning.costs import standing, swap_costs
 from shoal.overlays.dynatops.planning.one_topic import change_of, tree_cost
@@ -111,3 +112,18 @@ def test_nobody_hears_of_topics_that_it_does_not_want(monkeypatch: pytest.Monkey
     for broker in BROKERS:
         known = ring.strategy(broker)._manager._topics  # type: ignore[union-attr]
         assert {*known} <= {topic for topic, homes in ring.wanted.items() if broker in homes}
+
+
+def test_what_comes_early_for_a_view_with_a_new_broker_is_understood() -> None:
+    """A neighbour that is in the next view already asks about a broker that is new there."""
+    ring = pairwise()
+    broker, view = ring.strategy("B5"), ring.strategy("B5").membership.view
+    assert view is not None
+    neighbour = next(iter(broker.membership.links.linked))
+    later = View(view.version + 1, "B0", (*view.members, "B99"), view.lives)
+    out: list[Effect] = []
+    asked = SwapAsked(later.age, "B5", "B99", ("topic 1",))
+    broker.receive(neighbour, asked, ring.now_us, out)
+    broker.receive(neighbour, ViewSaid(later), ring.now_us, out)
+    said = [each.message for each in out if isinstance(each, Send)]
+    assert any(isinstance(each, SwapAnswered) for each in said) or len(broker.ways) > 0

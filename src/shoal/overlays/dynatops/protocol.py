@@ -129,15 +129,12 @@ class Dynatops(InViews):
     def look(self, out: list[Effect]) -> None:
         self.routing.look(out)
 
-    def begin_routing(self, view: View) -> None:
+    def begin_routing(self, view: View, out: list[Effect]) -> None:
         self.routing.begin(view.lives)
-
-    def _begin(self, now_us: int, out: list[Effect]) -> None:
-        super()._begin(now_us, out)
         if isinstance(self._manager, Pairs):
-            self._manager.began(now_us, out)
+            self._manager.began(self._now_us, out)
         if self._placing is not None:
-            self._placing.began(now_us, out)
+            self._placing.began(self._now_us, out)
 
     def _root_of(self, key: str | None) -> BrokerId:
         """Who is responsible for a topic; of what has none its own broker is."""

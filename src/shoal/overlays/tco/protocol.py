@@ -116,7 +116,7 @@ class Tco(InViews):
             self._has_heard_all = True
             self.outbox.look(out)
 
-    def begin_routing(self, view: View) -> None:
+    def begin_routing(self, view: View, out: list[Effect]) -> None:
         self._has_heard_all = False
         self.subscribers.clear()
         self.linking.begin()
