@@ -29,6 +29,7 @@ class Presence:
 
     def changed(self, session: Session) -> None:
         """The session's client came or left: its groups choose among others now."""
+        self._subscriptions.presence_is_told(session)
         shared = [each for each in session.subscriptions.values() if each.shared]
         self._untold.pop(session, None)
         if not shared:

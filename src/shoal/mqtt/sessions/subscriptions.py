@@ -47,6 +47,8 @@ class Subscriptions:
         self._not_plain = 0
         # In a network, who sees to the groups: it is told which members come, leave or are gone.
         self.at_change: Callable[[ClientSubscription], None] | None = None
+        # Hears of sessions that want something else, and of those whose clients come or leave.
+        self.at_wish: Callable[[Session], None] | None = None
 
     def add(self, subscription: ClientSubscription) -> bool:
         """Take in a subscription; whether it is new, and not one of the same name changed.
@@ -67,6 +69,8 @@ class Subscriptions:
             self._take_out(known)
         session.subscriptions[subscription.text] = subscription
         self._count(subscription, 1)
+        if self.at_wish is not None:
+            self.at_wish(session)
         self.count += known is None
         if subscription.shared:
             self._tell(subscription)
@@ -112,6 +116,11 @@ class Subscriptions:
         """A member's client came or left: its group chooses among others now."""
         self._groups[member.group].put(member)
         self._tell(member)
+
+    def presence_is_told(self, session: Session) -> None:
+        """The session's client came or left: who asks what clients wish looks again."""
+        if self.at_wish is not None:
+            self.at_wish(session)
 
     def receivers(self, topic: str) -> tuple[ClientSubscription, ...] | None:
         """Who gets everything that is published to a topic, each client once.
@@ -191,6 +200,8 @@ class Subscriptions:
     def _take_out(self, subscription: ClientSubscription) -> None:
         self._changed()
         self._count(subscription, -1)
+        if self.at_wish is not None:
+            self.at_wish(subscription.session)
         self._not_plain -= not subscription.is_plain
         if not subscription.shared:
             self._index.remove(subscription)

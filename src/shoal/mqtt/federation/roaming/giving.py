@@ -135,7 +135,7 @@ class Giving:
         had = dict(session.had or {})
         if session.arriving_us is None and self.journal is not None:
             for publisher, number in self.journal.heard.items():
-                if publisher.startswith(RESERVED_CLIENT_IDS):
+                if publisher.startswith(RESERVED_CLIENT_IDS) and "\0" not in publisher:
                     had[publisher] = max(number, had.get(publisher, 0))
         return had
 
@@ -189,6 +189,7 @@ class Giving:
             for subscription in move.session.subscriptions.values():
                 if subscription.shared:
                     self._subscriptions.presence_changed(subscription)
+            self._subscriptions.presence_is_told(move.session)
         # While what the client published here is not settled, only this journal has it: it is kept,
         # without a word, so that the other does not hold back what it has.
         if not (may_depart and move.session.unsettled):
