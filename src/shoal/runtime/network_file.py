@@ -361,8 +361,8 @@ def _size_problems(network: Network) -> list[str]:
 
 def _patience_problems(network: Network) -> list[str]:
     """What waits for a broker that is away must not come when nobody waits for it any more."""
-    most_us = SYSTEMS[network.system].most_silent_us(network.system_parameters)
-    bounds = network.bounds
+    system, bounds = SYSTEMS[network.system], network.bounds
+    most_us = system.most_silent_us(network.system_parameters or system.parameters())
     if most_us is None or bounds.silence_us + bounds.give_up_us < most_us:
         return []
     return [
