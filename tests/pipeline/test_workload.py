@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
@@ -73,7 +75,11 @@ def table(spark: SparkSession, workload: Path) -> Callable[[str], list[Row]]:
     return lambda name: spark.read.parquet(str(workload / name)).collect()
 
 
-MINE = "id,filter,broker,from\na,gusts > 3,B2,\nb,gusts < 9,,1970-01-01T00:01:00Z\n"
+MINE = (
+    "id,filter,broker,from\na,gusts > 3,B2,\nb,gusts < 9,,1970-01-01T00:01:00Z\n"
+    "c,kind > 3 OR gust > 9,,\n"
+)
+TOLD = ("no publication has gust, and", "kind is text in ")
 WHO = "publisher,broker,advertisement\nbonn,B3,kind = 'station'\nkiel,,\n"
 
 
@@ -105,6 +111,9 @@ def test_few_publications_need_no_spark_and_give_the_same(
     # Means are summed up in another order.
     assert small.selectivity == pytest.approx(by_spark.selectivity)
     assert small == msgspec.structs.replace(by_spark, selectivity=small.selectivity)
+    told = TOLD if mine else ()
+    assert all(map(str.startswith, small.complaints, told))
+    assert len(small.complaints) == len(told)
     for name in ("brokers.parquet", "publishers.parquet", "subscriptions.parquet", "events"):
         found, wanted = (
             read_table_file(tmp_path / each / name, inside="") for each in ("small", "spark")
@@ -268,6 +277,23 @@ def test_a_publisher_starts_at_home_or_at_random(
     kiel = rows.where(F.col("publisher") == "kiel").first()
     assert kiel is not None
     assert (kiel["broker"], kiel["latitude"], kiel["longitude"]) == ("kiel", 54.3, 10.1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [({}, "there has no publications"), ({"window": Window(from_us=1)}, "lies in the window")],
+)
+def test_no_publications_are_said_to_be_none(
+    tmp_path: Path, changes: dict[str, object], message: str
+) -> None:
+    attributes = pa.struct([("site", pa.string())])
+    kinds = {"publisher": pa.string(), "sequence": pa.int64(), "time_us": pa.int64()}
+    (tmp_path / "there").mkdir()
+    empty = pa.schema([*kinds.items(), ("attributes", attributes)]).empty_table()
+    pq.write_table(empty, tmp_path / "there" / "publications.parquet")
+    options = msgspec.structs.replace(OPTIONS, **changes)
+    with pytest.raises(WorkloadError, match=message):
+        write_small_workload(tmp_path / "there", tmp_path / "w", options)
 
 
 @pytest.mark.parametrize(
