@@ -44,6 +44,7 @@ from shoal.mqtt.sessions.retained import RetainedStore
 from shoal.mqtt.sessions.session import ClientSubscription
 from shoal.mqtt.sessions.sessions import Sessions
 from shoal.mqtt.sessions.subscriptions import Subscriptions
+from shoal.mqtt.sessions.wishes import WISHES_TIMER, Wishes
 from shoal.mqtt.timers import Timers
 
 
@@ -75,7 +76,8 @@ class Federation:
         )
         self.evacuating = Evacuating(broker_id, sessions, door, timers, self.roaming, permissions)
         self.moving = Moving(broker_id, sessions, door, timers, self.roaming, self.evacuating, full)
-        self.following = Following(broker_id, door, audience)
+        self.wishes = Wishes(sessions, subscriptions, door, timers)
+        self.following = Following(broker_id, door, audience, self.wishes)
         self.granting = Granting(broker_id, door, timers)
         told = self.granting.wait_for
         self.sharing = Sharing(broker_id, door, timers, subscriptions, deliver, told, now_us)
@@ -115,6 +117,8 @@ class Federation:
                 self.crowding.due(now_us)
             case () if kind == MOVING_TIMER:
                 self.moving.due(now_us)
+            case () if kind == WISHES_TIMER:
+                self.wishes.due(now_us)
             case () if kind == EVACUATING_TIMER:
                 self.evacuating.due(now_us)
             case ():
