@@ -100,7 +100,7 @@ class Network:
         self.is_settling = True
         self.is_storing = True
         self.links: dict[tuple[str, str], deque[Any]] = {}
-        # Messages that have arrived over links.
+        # Messages that have arrived over links; of a batch of publications each.
         self.carried = 0
         self.sites: dict[str, Site] = {}
         tree = list(pairwise(names)) if tree is None else tree
@@ -147,5 +147,5 @@ class Network:
 
     def _arrive(self, sender: str, receiver: str) -> None:
         message = self.links[sender, receiver].popleft()
-        self.carried += 1
+        self.carried += len(getattr(message, "publications", (message,)))
         self[receiver].handle(Received(sender, message))

@@ -78,9 +78,9 @@ def test_it_costs_the_ways_to_them(network: Network) -> None:
     name = client_with("B2", "B3")
     network.carried = 0
     client = network["B1"].connect(name)
-    assert network.carried == 2
+    assert network.carried == 1 + 2
     client.lose()
-    assert network.carried == 2 * 2
+    assert network.carried == 2 * (1 + 2)
 
 
 @pytest.mark.parametrize("both", [("B1", "B2"), ("B1", "B3"), ("B3", "B4"), ("B5", "B6")])

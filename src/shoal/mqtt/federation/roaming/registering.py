@@ -5,9 +5,9 @@ They are found by its name: each broker has a weight for it, and the heaviest tw
 leaves changes them for few clients; and one of the two may be down.
 
 >>> registrars("c", ("B1", "B2", "B3", "B4"))
-('B3', 'B1')
+('B3', 'B2')
 >>> registrars("c", ("B1", "B2", "B4")), registrars("d", ("B1", "B2", "B3", "B4"))
-(('B1', 'B2'), ('B1', 'B2'))
+(('B2', 'B1'), ('B1', 'B2'))
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """One client, one session, at whichever broker of the network it connects.
 
-Every broker tells the others whom it has let in; who still has that client lets it go.  A client
-that comes back elsewhere and wants its session waits until the broker that has it has sent it (see
-`fetching`): its subscriptions, and what was in flight or waited.  That broker keeps it and goes on
-collecting for it, and sends on what it gets, until the new one has all of it on its disk and its
-subscriptions are known everywhere (see `giving`); meanwhile the new broker holds back what arrives
-by itself, and delivers of that, in the end, what did not come from the old one.  So nothing is
-lost, doubled, or out of order, however often the client moves on before it is over, and whoever is
-killed meanwhile.
+Every broker tells those whom it concerns whom it has let in (see `telling`); who still has that
+client lets it go.  A client that comes back elsewhere and wants its session waits until the broker
+that has it has sent it (see `fetching`): its subscriptions, and what was in flight or waited.  That
+broker keeps it and goes on collecting for it, and sends on what it gets, until the new one has all
+of it on its disk and its subscriptions are known everywhere (see `giving`); meanwhile the new
+broker holds back what arrives by itself, and delivers of that, in the end, what did not come from
+the old one.  So nothing is lost, doubled, or out of order, however often the client moves on before
+it is over, and whoever is killed meanwhile.
 
 | broker | hears or sees | does |
 | --- | --- | --- |
@@ -22,6 +22,8 @@ killed meanwhile.
 | old | Entered of another user | Refused |
 | old | Entered, of another session of that client | ends the session |
 | asked, has nothing | Entered | asks the broker where the session went, or says there is none |
+| registrar | Register | Entered, to where the client was (see `registering`) |
+| came back meanwhile | Entered, older | Entered, to all |
 | waiting itself | Entered | closes its connection, and waits no more |
 | arriving | Item | delivers it |
 | arriving | Offer | Adopted, once every broker knows the subscriptions |
@@ -310,6 +312,8 @@ class Roaming:
                     move = self._giving.get(client_id)
                     if move is not None:
                         self._over(move.session, now_us)
+                elif self.homes.get(client_id) == broker:
+                    self.homes.pop(client_id)  # somebody has asked for it meanwhile
             case Item() if self.arriving.came(control, now_us):
                 pass
             case Item() | SessionPart() | SessionState():

@@ -117,7 +117,10 @@ class Telling:
     def entered(self, control: Entered, now_us: int, *, is_known: bool) -> None:
         """A client was let in here; whether others than registrars may know it elsewhere."""
         told = self._told.get(control.client_id)
-        is_known = is_known or (told is not None and not told.registrars)
+        if told is not None:
+            is_known = is_known or not told.registrars
+        elif control.began_us != control.at_us:
+            is_known = True  # it has come from there
         if control.is_kept or is_known or not self._all_read:
             self.tell_all(control, now_us)
         else:
