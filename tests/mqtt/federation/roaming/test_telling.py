@@ -268,3 +268,27 @@ def test_brokers_of_before_are_told_one_by_one(
     restart(network, "B3")
     network["B1"].connect("d")
     assert places(network, "d") == {"B1", *registrars("d", NAMES)}
+
+
+@pytest.mark.parametrize("terms", [{}, KEPT], ids=["not kept", "kept"])
+@pytest.mark.parametrize("later", ["B2", "B5"])
+def test_a_split_that_heals(network: Network, terms: dict[str, Any], later: str) -> None:
+    """Two that hold the same client end as one, the later one, wherever its registrars are."""
+    network.cut("B3", "B4")
+    names = [f"c{number}" for number in range(20)]
+    earlier = "B5" if later == "B2" else "B2"
+    first = {name: network[earlier].connect(name, **terms) for name in names}
+    network.after(1)
+    second = {name: network[later].connect(name, **terms) for name in names}
+    network.after(1)
+    assert not any(client.closed for client in (*first.values(), *second.values()))
+    network.heal("B3", "B4")
+    network.after(20)
+    for name in names:
+        assert first[name].closed
+        assert not second[name].closed
+        assert name not in network[earlier].clients.sessions
+        second[name].disconnect()
+    network.after(1_100)
+    for name in names:
+        assert places(network, name) == set()
