@@ -148,6 +148,6 @@ def test_what_is_small_gets_a_session_for_little_work(
 
     monkeypatch.setattr(session, "spark_session", spark_session)
     (folder / "there" / "events").write_bytes(b"12")
-    assert complaint(capsys, "truth there --out out") == "is_brief: True"
+    assert complaint(capsys, "truth there --engine spark --out out") == "is_brief: True"
     monkeypatch.setattr("shoal.cli.support.spark.BRIEF_BYTES", 1)
-    assert complaint(capsys, "truth there --out out") == "is_brief: False"
+    assert complaint(capsys, "truth there --engine spark --out out") == "is_brief: False"

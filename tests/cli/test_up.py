@@ -187,6 +187,11 @@ def test_check_says_what_is_wrong_where(tmp_path: Path, capsys: pytest.CaptureFi
         "of one client a packet of 1048576 bytes is taken, with 500 topic filters, and content "
         "filters of 4096 bytes and 1000 tests (limits)\n",
     )
+    path.write_text("plain_links = true\n" + FILE.replace("127.0.0.1:7002", "0.0.0.0:7002"))
+    assert (
+        "warning: brokers[1].peers: other brokers connect to 0.0.0.0:7002"
+        in run(capsys, "check", str(path))[1]
+    )
     path.write_text(f"zzz = 1\n{FILE}")
     code, text = run(capsys, "check", str(path))
     assert "zzz: unknown key; known here: name, brokers" in text

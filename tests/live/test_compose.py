@@ -55,6 +55,8 @@ def test_the_file_names_what_is_there() -> None:
             outside, _, port = pair.partition(":")
             assert int(port) in inside
             published.append(outside)
+            public = [read_address(text) for text in broker.public.values()]
+            assert [each.host for each in public if str(each.port) == outside] == ["localhost"]
     assert len(published) == len(set(published))
     assert re.search(r'^ENTRYPOINT \["shoal"\]$', DOCKERFILE, flags=re.MULTILINE)
     assert int(SERVICES["east"]["stop_grace_period"].rstrip("s")) >= 10
@@ -74,6 +76,7 @@ class Composed:
                 self._ports[found[2]] = str(port)
             return f'"127.0.0.1:{port}"'
 
+        text = re.sub(r"(?m)^public = .*$", "", text)
         text = re.sub(r'"(\w+|[\d.]+):(\d+)"', here, text)
         (folder / "network.toml").write_text(text.replace("/var/lib/shoal", str(folder / "data")))
         self.running: dict[str, subprocess.Popen[bytes]] = {}

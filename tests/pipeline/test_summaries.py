@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,9 @@ from shoal.experiments.scenario import parse_scenario
 from shoal.experiments.seeds import figures_of
 from shoal.frames.errors import TableError
 from shoal.pipeline.schemas import TRUTH
+from shoal.pipeline.small_summaries import write_small_summary
 from shoal.pipeline.summaries import write_summary
+from shoal.pipeline.tables import read_table, write_table
 
 SECOND_US = 1_000_000
 
@@ -70,18 +73,33 @@ def make_run(folder: Path, rows: dict[str, list[tuple[Any, ...]]]) -> Path:
     return folder
 
 
+def by_both(spark: SparkSession, folders: Sequence[Path], root: Path) -> dict[str, Any]:
+    """The summary by Spark, which is the one that is made without it."""
+    write_table(spark.createDataFrame(TRUTH_ROWS, TRUTH), root / "truth")
+    write_small_summary(folders, root / "truth", root / "small", window_us=5 * SECOND_US)
+    truth = read_table(spark, root / "truth", TRUTH)
+    write_summary(spark, folders, truth, root / "spark", window_us=5 * SECOND_US)
+    found = {}
+    for name in ("runs", "brokers", "timeline", "moves"):
+        small, by_spark = (
+            pq.read_table(root / each / f"{name}.parquet") for each in ("small", "spark")
+        )
+        assert (small.column_names, small.schema.types) == (
+            by_spark.column_names,
+            by_spark.schema.types,
+        )
+        found[name] = by_spark.to_pylist()
+        assert small.to_pylist() == found[name], name
+    return found
+
+
 @pytest.fixture(scope="module")
 def summary(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     root = tmp_path_factory.mktemp("summary")
     moves = ("selections", "migrations", "subscriber_selections", "subscriber_moves")
     quiet = RUN | {name: [] for name in ("deliveries", *moves)}
     folders = [make_run(root / "first", RUN), make_run(root / "silent", quiet)]
-    truth = spark.createDataFrame(TRUTH_ROWS, TRUTH)
-    write_summary(spark, folders, truth, root / "out", window_us=5 * SECOND_US)
-    return {
-        name: pq.read_table(root / "out" / f"{name}.parquet").to_pylist()
-        for name in ("runs", "brokers", "timeline", "moves")
-    }
+    return by_both(spark, folders, root)
 
 
 def test_deliveries_are_compared_with_the_truth_pair_by_pair(summary: dict[str, Any]) -> None:
@@ -162,9 +180,7 @@ def test_idle_windows_are_zero_and_have_no_delay(spark: SparkSession, tmp_path: 
     rows = RUN | {"publications": [*PUBLICATIONS[:2], *late], "load": load}
     rows["deliveries"] = DELIVERIES[:1]
     run = make_run(tmp_path / "idle", rows)
-    truth = spark.createDataFrame(TRUTH_ROWS, TRUTH)
-    write_summary(spark, [run], truth, tmp_path / "out", window_us=5 * SECOND_US)
-    found = pq.read_table(tmp_path / "out" / "timeline.parquet").to_pylist()
+    found = by_both(spark, [run], tmp_path)["timeline"]
     idle = (0.0, None, 0)
     assert [
         (
@@ -182,7 +198,10 @@ def test_a_folder_that_is_no_run_is_named(spark: SparkSession, tmp_path: Path) -
     run = make_run(tmp_path / "run", RUN)
     with pytest.raises(TableError, match="two runs are called 'run'"):
         write_summary(spark, [run, run], truth, tmp_path / "out", window_us=SECOND_US)
+    write_table(truth, tmp_path / "truth")
     (run / "load.parquet").unlink()
+    with pytest.raises(TableError, match=r"load\.parquet does not exist"):
+        write_small_summary([run], tmp_path / "truth", tmp_path / "out", window_us=SECOND_US)
     with pytest.raises(TableError, match=r"load\.parquet does not exist"):
         write_summary(spark, [run], truth, tmp_path / "out", window_us=SECOND_US)
     assert not (tmp_path / "out").exists()

@@ -57,8 +57,8 @@ def test_better_and_by_how_much_and_at_what_price(tmp_path: Path) -> None:
         text.replace("\N{MINUS SIGN}", "-") for text in verdicts(run, reference)
     )
     assert verdict == (
-        "load100 is better in the broker message rate, by more than chance, than baseline "
-        "(over 6 seeds)"
+        "load100 is better in the broker message rate (-13.5 %), by more than chance, than "
+        "baseline (over 6 seeds)"
     )
     assert rate == (
         "the broker message rate changes by -13.5 % (100 → 86.5 messages/s; medians; with 95 % "
@@ -66,15 +66,23 @@ def test_better_and_by_how_much_and_at_what_price(tmp_path: Path) -> None:
     )
     assert "the mean delivery delay changes by +0.400 %" in delay
     assert "-4.00 % to +6.00 %" in delay
-    assert price.startswith("the price: 3.00 publisher moves, 4.00 % of all messages are control ")
+    assert price.startswith("the price: 3 publisher moves, 4.00 % of all messages are control ")
     assert proof == "every seed delivers the same 100, none wrong"
 
 
 @pytest.mark.parametrize(
     ("rates", "delays", "wanted"),
     [
-        ([120.0, 110.0] * 3, [50_000.0, 49_999.0] * 3, "is worse in the broker message rate, by"),
-        ([90.0, 91.0] * 3, [60_000.0, 61_000.0] * 3, "but worse in the mean delivery delay, by"),
+        (
+            [120.0, 110.0] * 3,
+            [50_000.0, 49_999.0] * 3,
+            "is worse in the broker message rate (+15.0 %), by",
+        ),
+        (
+            [90.0, 91.0] * 3,
+            [60_000.0, 61_000.0] * 3,
+            "but worse in the mean delivery delay (+21.0 %), by",
+        ),
         ([90.0, 110.0] * 3, [49_000.0, 51_000.0] * 3, "differs by no more than chance explains"),
         ([90.0, 91.0], [49_000.0, 48_000.0], "cannot be judged, which takes 6 seeds"),
         ([90.0] * 6, [49_000.0] * 6, "leaves nothing to chance"),
@@ -108,6 +116,10 @@ def test_the_page_and_the_terminal_say_it(tmp_path: Path) -> None:
     for text in verdicts(runs[1], runs[0]):
         assert text in page
         assert text in sentences(runs)
+    # What the first seed alone says would only confuse.
+    assert "Against baseline" not in page
+    assert not any("load100 against baseline" in text for text in sentences(runs))
+    assert "seed 1, the first of 6" in page
     alone, summary = make_runs(tmp_path / "alone", ("baseline", "load100"))
     assert "By more than chance?" not in render(read_runs(alone, summary))
 

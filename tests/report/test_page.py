@@ -64,7 +64,7 @@ def test_runs_stand_side_by_side_with_changes_against_the_first(tmp_path: Path) 
     assert "Against baseline, load100 cut the average broker message rate by 31.0 %" in page.text
     assert "raised the mean delivery delay by 6.00 % (64.2 → 68.1 ms)" in page.text
     assert (
-        "All 393,216 deliveries that Spark expects in 3 runs arrived, each exactly once, "
+        "All 393,216 expected deliveries in 3 runs arrived, each exactly once, "
         "each publisher's in order." in page.text
     )
     assert page.count("span", **{"class": "change better"}) > 10
@@ -108,7 +108,7 @@ def test_one_run_alone_has_no_tabs_and_no_changes(tmp_path: Path) -> None:
     assert page.count("svg", **{"class": "map"}) == 1
     assert "Against" not in page.text
     assert (
-        "All 131,072 deliveries that Spark expects arrived, each exactly once, "
+        "All 131,072 expected deliveries arrived, each exactly once, "
         "each publisher's in order." in page.text
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import wraps
 from itertools import count
@@ -17,6 +17,7 @@ import uvloop
 from shoal.broker.effects import Deliver, Started
 from shoal.broker.links.controls import CONTROLS
 from shoal.broker.links.outbox import LinkLimits
+from shoal.broker.links.protocols import OURS, Protocols
 from shoal.broker.machine import Broker
 from shoal.broker.messages import Message, Publish
 from shoal.broker.wire import COMMON, Codec
@@ -89,8 +90,12 @@ class LiveNetwork:
         brokers: Iterable[BrokerId] = (),
         *,
         has_journals: bool = False,
+        protocols: Mapping[BrokerId, Protocols] | None = None,
     ) -> None:
-        """With journals brokers that start again remember whom they were linked to."""
+        """With journals brokers that start again remember whom they were linked to.
+
+        `protocols` are those of brokers of other versions.
+        """
         self.joins = tuple(links)
         self.system = system
         self.parameters = parameters
@@ -108,6 +113,7 @@ class LiveNetwork:
         self.former: dict[BrokerId, dict[BrokerId, None]] | None = {} if has_journals else None
         self.records: list[msgspec.Struct] = []
         self.notices: list[Message] = []
+        self.protocols = dict(protocols or {})
 
     async def start(self, name: BrokerId) -> None:
         neighbours = tuple(
@@ -131,6 +137,7 @@ class LiveNetwork:
             has_cycles=has_cycles,
             open_to_all=shape.opens_links or shape.mends,
             is_graceful=not shape.opens_links,
+            protocols=self.protocols.get(name, OURS),
         )
         self.nodes[name] = node
         self.links[name] = PeerLinks(node, codec, settings, overlay=overlay)

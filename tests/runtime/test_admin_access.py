@@ -36,6 +36,9 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         issued = authority.issue_cert(name)
         issued.cert_chain_pems[0].write_to_path(folder / f"{name}.pem")
         issued.private_key_pem.write_to_path(folder / f"{name}.key")
+    named = authority.issue_cert("carl").private_key_and_cert_chain_pem
+    named.write_to_path(folder / "carl.pem")
+    trustme.CA().issue_cert("ann").private_key_and_cert_chain_pem.write_to_path(folder / "eve.pem")
     (folder / "operators").write_text("\n".join(password_line(*each) for each in MARKS))
     return folder
 
@@ -100,6 +103,39 @@ async def test_who_is_not_known_is_refused_and_the_log_says_so(
     assert "guessed" not in caplog.text
     refusals = service.door.clients.statistics.notices.refusals
     assert refusals["operator refused", "not authorized"] == 7
+
+
+@on_loop
+async def test_operators_have_certificates_instead_of_passwords(
+    files: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "shoal.audit")
+    data = data_of(guarded(files))
+    data["admin"] |= {"operator_authority": str(files / "ca.pem"), "orders": ["carl"]}
+    certified = parse_network(data)
+    async with running(certified, "B1") as (service,):
+        admin = service.listening["admin"]
+        carl = make_caller(certified.admin, certificate=str(files / "carl.pem")).to("B1")
+        assert (await get_json(admin, "/status", carl))["broker"] == "B1"
+        assert await order(admin, "undrain", carl) == "it is not being drained"
+        # Others say who they are by passwords, or need not.
+        assert (await get_json(admin, "/status", caller(service, "ann", "kept")))["broker"] == "B1"
+        assert "may not order" in await order(admin, "undrain", caller(service, "ann", "kept"))
+        assert await get_json(admin, "/health", caller(service)) == {"alive": True}
+        with pytest.raises(RefusedError, match="wants to know who asks"):
+            await get_json(admin, "/status", caller(service))
+        eve = make_caller(certified.admin, certificate=str(files / "eve.pem")).to("B1")
+        with pytest.raises(
+            RefusedError, match=r"hangs up on .*eve\.pem, which admin\.operator_authority"
+        ):
+            await get_json(admin, "/status", eve)
+        await until(lambda: any(each.message == "ordered" for each in caplog.records))
+    (told,) = (each.__dict__ for each in caplog.records if each.message == "ordered")
+    assert (told["user"], told["where"]) == ("carl", "/undrain")
+    del data["admin"]["passwords"]
+    async with running(parse_network(data), "B1") as (service,):
+        with pytest.raises(RefusedError, match="name or password is wrong"):
+            await get_json(service.listening["admin"], "/status", caller(service, "ann", "kept"))
 
 
 @on_loop
@@ -169,6 +205,10 @@ def test_what_is_wrong_with_the_table_is_said(files: Path) -> None:
     assert "admin.orders: nobody says who he is; set admin.passwords" in found(
         open=True, orders=["ann"]
     )
+    assert "admin.operator_authority: is for ports over TLS; give certificate and key" in found(
+        operator_authority=str(files / "ca.pem")
+    )
+    assert found(**tables(files, passwords=False), operator_authority=str(files / "ca.pem")) == []
     assert "admin.authority: signs no certificate; give certificate and key" in found(
         open=True, authority=str(files / "ca.pem")
     )
@@ -187,6 +227,7 @@ def test_commands_ask_as_operators_over_tls(
     """Two brokers; one has a certificate that is not trusted, which hides nothing of the other."""
     monkeypatch.setenv("COLUMNS", "200")
     data = data_of(guarded(files))
+    data["admin"] |= {"operator_authority": str(files / "ca.pem"), "orders": ["ann", "carl"]}
     for broker, port in zip(data["brokers"], free_ports("127.0.0.1", 2), strict=True):
         broker["admin"] = f"127.0.0.1:{port}"
     both = parse_network(data)
@@ -213,6 +254,9 @@ def test_commands_ask_as_operators_over_tls(
             code, said = await asyncio.to_thread(run, capsys, "status", str(path))
             assert code == 2
             assert "B1: this broker wants to know who asks" in said
+            carl = ("--operator-certificate", str(files / "carl.pem"))
+            code, said = await asyncio.to_thread(run, capsys, "undrain", str(path), "B1", *carl)
+            assert (code, "it is not being drained" in said) == (2, True)
             monkeypatch.setenv("SHOAL_OPERATOR", "prometheus")
             monkeypatch.setenv("SHOAL_OPERATOR_PASSWORD", "scraped")
             code, said = await asyncio.to_thread(run, capsys, "drain", str(path), "B1")

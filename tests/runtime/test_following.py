@@ -26,9 +26,15 @@ SCHEMES = {"mqtt": "", "mqtts": "mqtts://", "websocket": "ws://", "wss": "wss://
 
 @asynccontextmanager
 async def both(
-    folder: Path, *kinds: str, there: tuple[str, ...] = tuple(SCHEMES)
+    folder: Path,
+    *kinds: str,
+    there: tuple[str, ...] = tuple(SCHEMES),
+    is_anywhere: bool = False,
 ) -> AsyncIterator[tuple[Tls, list[BrokerService]]]:
-    """Two brokers, B1 with these kinds of listeners and B2 with those `there`; users only."""
+    """Two brokers, B1 with these kinds of listeners and B2 with those `there`; users only.
+
+    If B2 `is_anywhere`, it listens at all addresses of its machine, and says which is for others.
+    """
     authority = trustme.CA()
     authority.cert_pem.write_to_path(folder / "ca.pem")
     issued = authority.issue_cert("127.0.0.1")
@@ -40,6 +46,10 @@ async def both(
         ports = free_ports("127.0.0.1", len(SCHEMES))
         where = {kind: f"127.0.0.1:{port}" for kind, port in zip(SCHEMES, ports, strict=True)}
         broker |= {kind: where[kind] if kind in mine else "" for kind in SCHEMES}
+    if is_anywhere:
+        ports = {kind: data["brokers"][1][kind].rpartition(":")[2] for kind in there}
+        data["brokers"][1] |= {kind: f"0.0.0.0:{port}" for kind, port in ports.items()}
+        data["brokers"][1]["public"] = {kind: f"localhost:{port}" for kind, port in ports.items()}
     data["client_tls"] = {
         "certificate": str(folder / "broker.pem"),
         "key": str(folder / "broker.key"),
@@ -82,6 +92,18 @@ async def test_a_client_that_is_moved_goes_to_a_listener_of_its_kind(
         assert (connection.credentials.username, moved.redirections) == ("ann", 1)
         await publisher.publish("a", b"after")
         assert (await subscription.get()).payload == b"after"
+
+
+@on_loop
+async def test_a_client_is_sent_where_others_reach_a_broker(tmp_path: Path) -> None:
+    async with (
+        both(tmp_path, "mqtt", there=("mqtt",), is_anywhere=True) as (tls, (here, there)),
+        client(address(here, "mqtt"), tls, "c") as moved,
+    ):
+        port = there.listening["mqtt"].port
+        assert address(there, "mqtt") == f"0.0.0.0:{port}"
+        assert await order(here.listening["admin"], "move", client="c", broker="B2") == ""
+        assert moved.address == f"localhost:{port}"
 
 
 @on_loop

@@ -10,7 +10,7 @@ import pytest
 
 from shoal.overlays.publisher_relocation.grape.parameters import Parameters
 from shoal.runtime.addresses import Address, read_address
-from shoal.runtime.network_file import dump_network, load_network, parse_network, problems
+from shoal.runtime.network_file import dump_network, hints, load_network, parse_network, problems
 from shoal.typed_toml import TomlError
 
 TEXT = """
@@ -91,6 +91,14 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "no broker": (network(brokers=[]), "brokers: Expected a list of length >= 1"),
     "address": (broker(mqtt="1883"), "brokers[0].mqtt: '1883' is not host:port"),
     "port": (broker(admin="localhost:99999"), "brokers[0].admin: 'localhost:99999' is not host"),
+    "public": (
+        broker(public={"mqtt": "b1:1883"}),
+        "brokers[0]: public.mqtt: there is no such listener",
+    ),
+    "nowhere": (
+        broker(mqtt="0.0.0.0:1883", public={"mqtt": "0.0.0.0:1884"}),
+        "brokers[0]: public.mqtt: nobody can connect to 0.0.0.0:1884",
+    ),
     "name": (broker(name="B 1"), "brokers[0].name: Expected str matching regex"),
     "system key": (network(grape={"weigth": 3}), "grape.weigth: unknown key; did you mean weight?"),
     "system value": (network(grape={"weight": 101}), "grape.weight: 101 is not between 0 and 100"),
@@ -243,6 +251,28 @@ def test_what_is_no_address_is_said(text: str) -> None:
 def test_loopback_is_known(text: str, loopback: bool) -> None:
     assert read_address(text).is_loopback is loopback
     assert str(read_address(text)) == text
+
+
+def test_who_listens_everywhere_is_asked_where_that_is() -> None:
+    data = network(plain_links=True)
+    data["brokers"][1] |= {"peers": "[::]:7002", "mqtt": "0.0.0.0:1883"}
+    assert hints(parse_network(data)) == [
+        "brokers[1].peers: other brokers connect to [::]:7002, which is no place elsewhere; "
+        "say in brokers[1].public where it is",
+        "brokers[1].mqtt: no client is sent to 0.0.0.0:1883, which is no place elsewhere; "
+        "say in brokers[1].public where it is",
+    ]
+    data["brokers"][1]["public"] = {"peers": "b2:7002", "mqtt": "b2.example.org:1883"}
+    read = parse_network(data)
+    assert hints(read) == []
+    second = read.broker("B2")
+    assert [second.reached_at(key) for key in ("peers", "mqtt", "wss")] == [
+        "b2:7002",
+        "b2.example.org:1883",
+        "",
+    ]
+    # Who is alone sends nobody anywhere.
+    assert hints(parse_network(broker(mqtt="0.0.0.0:1883"))) == []
 
 
 def test_the_example_has_no_problems() -> None:

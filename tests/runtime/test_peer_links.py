@@ -10,9 +10,10 @@ import pytest
 from shoal.broker.effects import Effect, Input
 from shoal.broker.links.controls import CONTROLS, Hello, Refuse
 from shoal.broker.links.outbox import LinkLimits
+from shoal.broker.links.protocols import Protocols
 from shoal.broker.wire import Codec, FrameReader
 from shoal.runtime.driving import pauses
-from shoal.runtime.links import handing_on, peer_links
+from shoal.runtime.links import dialling, handing_on, peer_links
 from shoal.runtime.links.peer_connections import MAX_HELLO_BYTES
 from tests.runtime.live import LiveNetwork, live, on_loop, received, until
 
@@ -206,6 +207,55 @@ async def test_garbage_on_the_peer_port_is_refused_and_hurts_nobody() -> None:
         await publisher.publish({"x": 1})
         assert await received(subscriber, 1) == [0]
         assert all(row["connections"] == 1 for row in network.links["B2"].status())
+
+
+@on_loop
+async def test_brokers_are_upgraded_one_by_one() -> None:
+    """Each version speaks the protocol of the one before, and the last leaves the first behind."""
+    async with live(LINE) as network:
+        publisher, subscriber = network.client("P", "B1"), network.client("C", "B3")
+        publisher.advertise("a", "x >= 0")
+        subscriber.subscribe("s", "x >= 0")
+        await ready(network, 1)
+        network.protocols["B2"] = Protocols(1, 2)
+        await network.kill("B2")
+        await network.start("B2")
+        await network.connected()
+        await until(lambda: len(network.nodes["B2"].machine.strategy.tables.subscriptions) == 1)
+        await publisher.publish({"x": 1})
+        assert await received(subscriber, 1) == [0]
+        assert [row["protocol"] for row in network.links["B2"].status()] == [1, 1]
+
+
+@on_loop
+async def test_brokers_without_a_protocol_in_common_say_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(dialling, "LONGEST_PAUSE_S", dialling.FIRST_PAUSE_S)
+    network = LiveNetwork(LINE, protocols={"B2": Protocols(2, 3)})
+
+    def said(name: str, neighbour: str) -> str:
+        (row,) = (each for each in network.links[name].status() if each["neighbour"] == neighbour)
+        return str(row["problem"])
+
+    try:
+        for name in network.names:
+            await network.start(name)
+        # B1 connects to B2, and B2 to B3; each of them is told by both ends.
+        why = "speaks link protocol"
+        await until(lambda: all(why in said(*link) for link in (*LINE, *map(reversed, LINE))))
+        assert said("B2", "B1") == "B1 speaks link protocol 1, B2 speaks 2 to 3"
+        assert said("B1", "B2").endswith(f": {said('B2', 'B1')}")
+        assert said("B3", "B2") == "B2 speaks link protocol 2 to 3, B3 speaks 1"
+        # The version before it spoke both.
+        await network.kill("B2")
+        network.protocols["B2"] = Protocols(1, 2)
+        await network.start("B2")
+        await network.connected()
+        assert not any(said(*link) for link in (*LINE, *map(reversed, LINE)))
+    finally:
+        for name in list(network.nodes):
+            await network.kill(name)
 
 
 @on_loop

@@ -27,10 +27,13 @@ from shoal.model import (
 class Message(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """Base of all messages; on a wire a list of its tag and its fields.
 
-    What `introduces` is said when a link has come up, before publications may go over it.
+    What `introduces` is said when a link has come up, before publications may go over it.  It goes
+    over links that speak the protocol `since` which it is there, or a later one
+    (`broker/links/protocols.py`).
     """
 
     introduces: ClassVar[bool] = False
+    since: ClassVar[int] = 1
 
 
 # --- between brokers and from clients ---------------------------------------------------------

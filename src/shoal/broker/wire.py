@@ -7,8 +7,9 @@ else.  Filters travel as their expressions, not as text: reading one costs
 microseconds, and it is the same expression afterwards, also where SQL cannot say it.
 
 A field that is added to a message comes last and has a default: brokers of one VERSION understand
-each other, the older one leaves out what it does not know.  Another meaning, or a message that all
-must know, is another VERSION, and links between the two are refused.
+each other, the older one leaves out what it does not know.  A new kind of message is a matter of
+`links/protocols.py`.  Another form of frames is another VERSION, and links between the two are
+refused.
 
 What a codec can write and read it is told (`COMMON` and the messages of a system, see
 `shoal.overlays.registry`).  A message whose fields MessagePack does not have, such as an integer

@@ -21,7 +21,7 @@ COMMANDS = {
     "match": "Try filters: which subscriptions does each publication match?",
     "ingest": "Turn data (flights, quotes, CSV, Parquet) into a publications table.",
     "workload": "Derive publishers, advertisements and subscriptions from publications.",
-    "truth": "Compute with Spark SQL which subscription gets which publication.",
+    "truth": "Compute which subscription gets which publication, apart from brokers.",
     "simulate": "Run a scenario in the deterministic simulator.",
     "summarise": "Turn runs into tables of metrics, compared with the truth.",
     "report": "Write one HTML report about runs; it opens offline.",

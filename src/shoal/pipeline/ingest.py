@@ -28,12 +28,13 @@ from shoal.frames.folders import new_folder
 from shoal.pipeline.schemas import REJECTED_TEXT_CHARACTERS, arrow_schema
 from shoal.pipeline.schemas import REJECTS as REJECTS_SCHEMA
 from shoal.pipeline.schemas import REPEATS as REPEATS_SCHEMA
+from shoal.pipeline.small_tables import NeedsSparkError, write_part
 from shoal.pipeline.sources import flights, quotes
 from shoal.pipeline.sources.declaration import Mapping, load_mapping
 from shoal.pipeline.sources.files import table_rows
 from shoal.pipeline.sources.headers import SourceError
 from shoal.pipeline.sources.publications import apply_mapping, publications, rejects, repeats
-from shoal.pipeline.sources.small_files import Parsed, attributes_type, parse_files
+from shoal.pipeline.sources.small_files import Parsed, are_small, attributes_type, parse_files
 from shoal.pipeline.tables import write_small_table, write_table
 
 PUBLICATIONS = "publications.parquet"
@@ -124,6 +125,8 @@ def ingest_small(
     mapping_file: Path, files: Sequence[Path], out: Path, *, overwrite: bool = False
 ) -> IngestCounts:
     """The same as `ingest_mapped` without Spark; NeedsSparkError where that must read."""
+    if not are_small(files):
+        raise NeedsSparkError
     mapping = load_mapping(mapping_file)
     kept: list[Parsed] = []
     refused: list[Parsed] = []
@@ -144,10 +147,10 @@ def ingest_small(
         }
     )
     with new_folder(out, overwrite=overwrite) as folder:
-        write_rows_of(publications, folder / PUBLICATIONS)
+        write_part(publications, folder / PUBLICATIONS)
         rows = [(row.file, row.line, row.reason, _cut(row)) for row in refused]
-        write_rows_of(_rows(rows, REJECTS_SCHEMA), folder / REJECTS)
-        write_rows_of(_rows(repeated, REPEATS_SCHEMA), folder / REPEATS)
+        write_part(_rows(rows, REJECTS_SCHEMA), folder / REJECTS)
+        write_part(_rows(repeated, REPEATS_SCHEMA), folder / REPEATS)
         counts = IngestCounts(
             read=len(kept) + len(refused),
             kept=len(kept),
@@ -185,12 +188,6 @@ def _cut(row: Parsed) -> str:
 def _rows(rows: Sequence[tuple[Any, ...]], schema: StructType) -> pa.Table:
     kind = arrow_schema(schema)
     return pa.Table.from_pylist([dict(zip(kind.names, row, strict=True)) for row in rows], kind)
-
-
-def write_rows_of(table: pa.Table, path: Path) -> None:
-    """Write a table as Spark would: a folder with one part."""
-    path.mkdir()
-    pq.write_table(table, path / "part-00000.parquet")
 
 
 def write_counts(counts: IngestCounts, folder: Path) -> None:

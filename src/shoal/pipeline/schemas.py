@@ -59,6 +59,30 @@ COMING_AND_GOING = _table(
 )
 TRUTH = _table("publisher string, sequence bigint, subscription string")
 
+# Of a summary.
+RUN_METRICS = _table(
+    "run string, system string, brokers bigint, subscriptions bigint, publishers bigint, "
+    "publications bigint, expected bigint, delivered bigint, lost bigint, duplicated bigint, "
+    "phantom bigint, message_rate_per_s double, output_rate_per_s double, "
+    "input_utilisation double, output_utilisation double, message_overhead double, "
+    "settled_message_rate_per_s double, delay_mean_us double, delay_p50_us double, "
+    "delay_p99_us double, hops_mean double, settled_delay_mean_us double, "
+    "settled_hops_mean double, migrations bigint, publisher_wait_mean_us double, "
+    "selection_time_mean_us double, subscriber_moves bigint, weight_mean double"
+)
+BROKER_METRICS = _table(
+    "run string, broker string, message_rate_per_s double, output_rate_per_s double, "
+    "input_utilisation double, output_utilisation double"
+)
+TIMELINE = _table(
+    "run string, window_start_us bigint, message_rate_per_s double, delay_mean_us double, "
+    "deliveries bigint"
+)
+MOVES = _table(
+    "run string, publisher string, first_broker string, last_broker string, moves bigint, "
+    "waited_us bigint"
+)
+
 # Of traces, declared where they are written.
 TRACES = {
     name: _table(", ".join(f"{column} {_WORDS[kind]}" for column, kind in columns.items()))

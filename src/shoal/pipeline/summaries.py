@@ -14,8 +14,6 @@ input load is the input utilisation.  Message overhead is the share of control m
 
 from __future__ import annotations
 
-import json
-import tomllib
 from collections.abc import Mapping, Sequence
 from functools import reduce
 from pathlib import Path
@@ -24,23 +22,12 @@ from typing import NamedTuple
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # the name that every Spark user reads
 
-from shoal.frames.errors import TableError
 from shoal.frames.folders import new_folder
 from shoal.pipeline import schemas
+from shoal.pipeline.runs import SETTLED_FROM, RunInfo, read_runs
 from shoal.pipeline.tables import read_table, write_small_table
 
 DELIVERY_KEY = [*schemas.PUBLICATION_KEY, "subscription"]
-# The last part of a run counts as settled.
-SETTLED_FROM = 2 / 3
-
-
-class RunInfo(NamedTuple):
-    """What a run's scenario says about it."""
-
-    name: str
-    system: str
-    window_us: int
-    subscriptions: int
 
 
 class Trace(NamedTuple):
@@ -71,39 +58,6 @@ _READ = (
     "subscriber_selections",
     "subscriber_moves",
 )
-
-
-def read_runs(folders: Sequence[Path]) -> dict[RunInfo, Path]:
-    """What the runs' scenarios say; TableError when a folder is no run, or two have one name."""
-    runs: dict[RunInfo, Path] = {}
-    for folder in folders:
-        path = folder / "scenario.toml"
-        try:
-            scenario = tomllib.loads(path.read_text(encoding="utf-8"))
-            info = RunInfo(
-                folder.resolve().name,
-                scenario["system"],
-                scenario["trace"]["window_us"],
-                _subscriptions(folder / "checks.json"),
-            )
-        except FileNotFoundError:
-            raise TableError(f"{path}: no such file; is {folder} a run's folder?") from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
-            raise TableError(f"{path}: not the scenario of a run: {error}") from None
-        if info.name in {known.name for known in runs}:
-            raise TableError(f"two runs are called {info.name!r}: rename one of the folders")
-        runs[info] = folder
-    return runs
-
-
-def _subscriptions(path: Path) -> int:
-    """How many subscriptions a run had, with and without deliveries; TableError if unknown."""
-    try:
-        return int(json.loads(path.read_text(encoding="utf-8"))["subscriptions"])
-    except FileNotFoundError:
-        raise TableError(f"{path}: no such file; did the run end?") from None
-    except (ValueError, KeyError, TypeError):
-        raise TableError(f"{path} does not say how many subscriptions there were") from None
 
 
 def read_trace(spark: SparkSession, runs: Mapping[RunInfo, Path]) -> Trace:

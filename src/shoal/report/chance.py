@@ -130,8 +130,8 @@ def _verdict(found: Sequence[Difference], count: int) -> str:
     if any(each.is_by_chance is None for each in found):
         return f"cannot be judged, which takes {FEWEST_SEEDS} seeds, against"
     sure = [each for each in found if not each.is_by_chance]
-    better = [JUDGED[each.column] for each in sure if each.median < 0]
-    worse = [JUDGED[each.column] for each in sure if each.median > 0]
+    better = [_amount(each) for each in sure if each.median < 0]
+    worse = [_amount(each) for each in sure if each.median > 0]
     if better and worse:
         words = f"is better in {' and '.join(better)} but worse in {' and '.join(worse)}"
     elif better or worse:
@@ -139,6 +139,10 @@ def _verdict(found: Sequence[Difference], count: int) -> str:
     else:
         return "differs by no more than chance explains from"
     return f"{words}, by more than chance, than"
+
+
+def _amount(each: Difference) -> str:
+    return f"{JUDGED[each.column]} ({_percent(each.median)})"
 
 
 def _said(each: Difference) -> str:
@@ -165,7 +169,7 @@ def _percent(share: float) -> str:
 def _price(run: Run) -> str:
     """What rearranging cost, in medians."""
     costs = [
-        f"{figures.quantity(amount)} {words}"
+        f"{figures.count(int(amount)) if amount % 1 == 0 else figures.quantity(amount)} {words}"
         for column, words in PRICES.items()
         if (amount := median(row[column] for row in run.seeds))
     ]

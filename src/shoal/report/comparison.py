@@ -96,7 +96,8 @@ GROUPS: Sequence[tuple[str, Sequence[Metric]]] = (
         "Proof",
         (
             Metric("Expected deliveries", "expected", figures.count, "",
-                   "computed by Spark SQL from the same filters, apart from the brokers", False),
+                   "by `shoal truth`, apart from the brokers: Spark SQL, or the filters' "
+                   "definitions where the workload is small", False),
             Metric("Delivered", "delivered", figures.count, "",
                    "deliveries that arrived", False),
             Metric("Lost", "lost", figures.count, "", "expected, but never arrived", False),
@@ -187,23 +188,34 @@ class Effect(NamedTuple):
 
 
 def headline(runs: Sequence[Run]) -> Markup:
-    """What came out, in one paragraph, good or bad."""
+    """What came out, in a few words, good or bad; of runs with several seeds what all say."""
     reference = runs[0]
-    sentences = [_sentence(run, reference) for run in runs[1:]]
+    over_seeds = {run.name: verdict for run in runs[1:] if (verdict := verdicts(run, reference))}
+    sentences = [_sentence(run, reference) for run in runs[1:] if run.name not in over_seeds]
     start = f"Against {reference.name}, " if sentences else None
-    over_seeds = [f"{verdict[0]}. " for run in runs[1:] if (verdict := verdicts(run, reference))]
+    judged = [
+        tag("p", over_seeds[run.name][0], ". ", _notes(run))
+        for run in runs
+        if run.name in over_seeds
+    ]
     idle = [f"{text}. " for text in without_effect(runs)]
-    return tag("p", start, sentences, over_seeds, idle, proof(runs), class_="headline")
+    return tag(
+        "div",
+        tag("p", start, sentences) if sentences else None,
+        judged,
+        tag("p", idle, proof(runs)),
+        class_="headline",
+    )
 
 
 def sentences(runs: Sequence[Run]) -> list[str]:
     """What each run but the first changed, and what had no effect, as text."""
     found = []
     for run in runs[1:]:
+        over_seeds = verdicts(run, runs[0])
         parts = [f"{each.before}{each.amount}{each.after}" for each in _effects(run, runs[0])]
-        verb = _worse(run, runs[0])
-        found.append(f"{run.name} against {runs[0].name} {verb}{' and '.join(parts)}")
-        found += verdicts(run, runs[0])
+        effects = f"{_worse(run, runs[0])}{' and '.join(parts)}"
+        found += over_seeds or [f"{run.name} against {runs[0].name} {effects}"]
     found += [f"{run.name}: {text}" for run in runs for text in _remarks(run)]
     return found + without_effect(runs)
 
@@ -213,8 +225,12 @@ def _sentence(run: Run, reference: Run) -> Markup:
         join(each.before, tag("b", each.amount) if each.amount else None, each.after)
         for each in _effects(run, reference)
     )
-    notes = [f"({text}) " for text in _remarks(run)]
-    return join(tag("b", run.name), " ", _worse(run, reference), rate, " and ", delay, ". ", notes)
+    worse = _worse(run, reference)
+    return join(tag("b", run.name), " ", worse, rate, " and ", delay, ". ", _notes(run))
+
+
+def _notes(run: Run) -> list[str]:
+    return [f"({text}) " for text in _remarks(run)]
 
 
 def _remarks(run: Run) -> list[str]:
@@ -254,12 +270,12 @@ def _effect(run: Run, reference: Run, column: str, what: str) -> Effect:
 
 
 def proof(runs: Sequence[Run]) -> Markup:
-    """Whether every delivery that Spark expects arrived exactly once, and in order."""
+    """Whether every expected delivery arrived exactly once, and in order."""
     expected = sum(int(run.metrics["expected"]) for run in runs)
     across = f" in {len(runs)} runs" if len(runs) > 1 else ""
     if not any(faults(run) for run in runs):
         return join(
-            f"All {figures.count(expected)} deliveries that Spark expects{across} arrived, "
+            f"All {figures.count(expected)} expected deliveries{across} arrived, "
             "each exactly once, each publisher's in order."
         )
     wrong = ", ".join(

@@ -56,7 +56,8 @@ def movers(run: Run) -> Markup:
         class_="movers",
     )
     moves = f"{figures.count(len(run.migrations))} moves of {figures.count(len(journeys))}"
-    note = f"{moves} publishers; {figures.count(stayed)} stayed where they began."
+    began = "it began" if stayed == 1 else "they began"
+    note = f"{moves} publishers; {figures.count(stayed)} stayed where {began}."
     if len(order) > MAX_MOVERS:
         note += f" The first {MAX_MOVERS} to move are shown."
     return join(tag("p", note, class_="note"), tag("div", table, class_="scroll"))

@@ -102,7 +102,8 @@ def _facts(run: Run) -> Markup:
         for name in ("publications", "brokers", "publishers", "subscriptions")
     ]
     if "seed" in run.checks:
-        parts.append(f"seed {run.checks['seed']}")
+        more = f", the first of {len(run.seeds)}" if run.seeds else ""
+        parts.append(f"seed {run.checks['seed']}{more}")
     return tag("p", " · ".join(parts), class_="facts")
 
 
@@ -366,8 +367,8 @@ def _chance(runs: Sequence[Run]) -> Markup | None:
     note = (
         "A seed decides what the scenario leaves to chance: random links, latencies that are "
         "drawn, what brokers draw. Runs are compared seed by seed; the interval of the median "
-        "comes from the order of the differences alone. All else on this page is of the first "
-        "seed."
+        "comes from the order of the differences alone. All figures, charts and tables "
+        "beside these are of the first seed."
     )
     return _section("By more than chance?", *parts, tag("p", note, class_="note"), id_="chance")
 

@@ -25,6 +25,11 @@ class Address(NamedTuple):
         return f"{host}:{self.port}"
 
     @property
+    def is_anywhere(self) -> bool:
+        """Whether it is all addresses of a machine: good to listen at, and none to connect to."""
+        return self.host in ("0.0.0.0", "::")
+
+    @property
     def is_loopback(self) -> bool:
         """Whether only this machine reaches it."""
         try:
@@ -39,3 +44,16 @@ def read_address(text: str) -> Address:
     if found is None or int(found[3]) > 65_535:
         raise ValueError(f"{text!r} is not host:port, such as 127.0.0.1:1883 or [::1]:1883")
     return Address(found[1] or found[2], int(found[3]))
+
+
+def is_somewhere(text: str) -> bool:
+    """Whether somebody elsewhere can connect to the address that a text names.
+
+    >>> [is_somewhere(text) for text in ("b1.example.org:1883", "0.0.0.0:1883", "b1:0", "?")]
+    [True, False, False, False]
+    """
+    try:
+        address = read_address(text)
+    except ValueError:
+        return False
+    return bool(address.port) and not address.is_anywhere

@@ -27,7 +27,7 @@ from shoal.model import BrokerId
 from shoal.mqtt.federation.moving import DRAINED
 from shoal.mqtt.reception import QUEUES_ARE_FULL
 from shoal.overlays.registry import SYSTEMS
-from shoal.runtime.addresses import Address, read_address
+from shoal.runtime.addresses import Address, is_somewhere
 from shoal.runtime.certificates import Certificates
 from shoal.runtime.doors.entry.access import NetworkAccess
 from shoal.runtime.doors.mqtt_door import MqttDoor
@@ -44,7 +44,7 @@ from shoal.runtime.links.peer_links import PeerLinks
 from shoal.runtime.links.peer_settings import PeerSettings
 from shoal.runtime.links.probing import Probes
 from shoal.runtime.network_file import Network
-from shoal.runtime.network_sections import FOR_CLIENTS, TraceSection
+from shoal.runtime.network_sections import TraceSection
 from shoal.runtime.node import Node
 from shoal.runtime.operations.admin import AdminServer
 from shoal.runtime.operations.admin_access import AdminAccess
@@ -62,7 +62,6 @@ DRAIN_S = 5.0
 # How long a new broker takes no clients in while it does not know what is retained.
 RETAINED_S = 10.0
 _POLL_S = 0.02
-_ANYWHERE = ("0.0.0.0", "::")
 
 _log = logging.getLogger(__name__)
 
@@ -383,21 +382,16 @@ def _servers(where: Whereabouts) -> dict[str, str]:
     """Where clients that follow can be sent: listeners whose addresses say where they are."""
     if where.has_left:
         return {}
-    found = {}
-    for kind, text in where.doors.items():
-        with suppress(ValueError):  # another version may write what this one cannot read
-            address = read_address(text)
-            if address.port and address.host not in _ANYWHERE:
-                found[kind] = text
-    return found
+    # Another version may write what this one cannot read.
+    return {kind: text for kind, text in where.doors.items() if is_somewhere(text)}
 
 
 def _places(network: Network, name: BrokerId, now_us: int) -> Iterator[Whereabouts]:
     """Where brokers are by the network file; its own broker says so now."""
     for broker in network.brokers:
         at_us = now_us if broker.name == name else 0
-        listeners = {key: text for key in FOR_CLIENTS if (text := getattr(broker, key))}
-        yield Whereabouts(broker.name, at_us, peers=broker.peers, admin=broker.admin, **listeners)
+        listeners: dict[str, Any] = {key: broker.reached_at(key) for key in broker.listeners()}
+        yield Whereabouts(broker.name, at_us, **listeners)
 
 
 def _journal_files(network: Network, name: BrokerId) -> JournalFiles | None:

@@ -13,7 +13,7 @@ from shoal.runtime.tls import (
     load_admin_context,
     load_client_context,
     load_contexts,
-    renew_certificate,
+    renew_admin_context,
     renew_client_context,
     renew_contexts,
 )
@@ -43,7 +43,8 @@ class Certificates:
         now, before = network.client_tls, old.client_tls
         if now is not None and before is not None and bool(now.authority) == bool(before.authority):
             found["client_tls"] = now
-        if network.admin.is_over_tls == old.admin.is_over_tls:
+        tls, certified = network.admin.is_over_tls, bool(network.admin.operator_authority)
+        if (tls, certified) == (old.admin.is_over_tls, bool(old.admin.operator_authority)):
             found["admin"] = network.admin
         return found
 
@@ -54,4 +55,4 @@ class Certificates:
         if self.clients is not None and "client_tls" in tables:
             renew_client_context(self.clients, tables["client_tls"], self._name)
         if self.admin is not None and "admin" in tables:
-            renew_certificate(self.admin, tables["admin"], self._name)
+            renew_admin_context(self.admin, tables["admin"], self._name)

@@ -167,7 +167,7 @@ _FILES = {
     "tls": ("authority", "certificate", "key"),
     "client_tls": ("authority", "certificate", "key"),
     "access": ("passwords",),
-    "admin": ("authority", "certificate", "key", "passwords"),
+    "admin": ("authority", "certificate", "key", "passwords", "operator_authority"),
     "storage": ("folder",),
     "trace": ("folder",),
 }
@@ -278,6 +278,21 @@ def problems(network: Network, newcomer: BrokerId = "", *, has_files: bool = Tru
     return found
 
 
+def hints(network: Network) -> list[str]:
+    """What is allowed, and may not be meant."""
+    found = []
+    for place, broker in enumerate(network.brokers if len(network.brokers) > 1 else ()):
+        for key in ("peers", *FOR_CLIENTS):
+            text = broker.reached_at(key)
+            if text and read_address(text).is_anywhere:
+                who = "other brokers connect to" if key == "peers" else "no client is sent to"
+                found.append(
+                    f"brokers[{place}].{key}: {who} {text}, which is no place elsewhere; "
+                    f"say in brokers[{place}].public where it is"
+                )
+    return found
+
+
 def _address_problems(network: Network) -> list[str]:
     found = []
     # Loopback is one machine; elsewhere two brokers may each have a machine and its ports.
@@ -314,9 +329,12 @@ def _admin_problems(network: Network) -> list[str]:
         found.append("admin: give certificate and key, or neither")
     if admin.authority and not admin.certificate:
         found.append("admin.authority: signs no certificate; give certificate and key")
-    if admin.orders and not admin.passwords:
+    if admin.operator_authority and not admin.certificate:
+        found.append("admin.operator_authority: is for ports over TLS; give certificate and key")
+    if admin.orders and not admin.knows_operators:
         found.append("admin.orders: nobody says who he is; set admin.passwords")
-    missing = [key for key in ("certificate", "passwords") if not getattr(admin, key)]
+    missing = [] if admin.certificate else ["certificate"]
+    missing += [] if admin.knows_operators else ["passwords"]
     for place, broker in enumerate(network.brokers):
         address = broker.address("admin")
         if missing and not admin.open and address is not None and not address.is_loopback:

@@ -14,7 +14,7 @@ import msgspec
 from shoal.broker.links.outbox import LinkLimits
 from shoal.matching.topics.filters import TopicError, read_topic_filter
 from shoal.model import BrokerId
-from shoal.runtime.addresses import Address, read_address
+from shoal.runtime.addresses import Address, is_somewhere, read_address
 from shoal.runtime.storage.journal_files import Sync
 from shoal.runtime.storage.spool_files import MAXIMUM_BYTES
 
@@ -42,6 +42,9 @@ class BrokerSection(Section, frozen=True, kw_only=True):
     websocket   for MQTT clients, over WebSocket
     wss         for MQTT clients, over WebSocket over TLS
     admin       health, status, metrics and orders, over HTTP (see the table [admin])
+    public      where others reach listeners, by their keys, where that is another address: a
+                listener takes all addresses of its machine (0.0.0.0), or is behind a NAT, a proxy,
+                a container's port
     """
 
     name: Name
@@ -51,13 +54,20 @@ class BrokerSection(Section, frozen=True, kw_only=True):
     websocket: str = ""
     wss: str = ""
     admin: str = ""
+    public: dict[str, str] = {}
 
     def __post_init__(self) -> None:
-        for key, text in self.listeners().items():
+        listeners = self.listeners()
+        for key, text in [*listeners.items(), *self.public.items()]:
             try:
                 read_address(text)
             except ValueError as error:
                 raise ValueError(f"{key}: {error}") from None
+        for key, text in self.public.items():
+            if key not in listeners:
+                raise ValueError(f"public.{key}: there is no such listener")
+            if not is_somewhere(text):
+                raise ValueError(f"public.{key}: nobody can connect to {text}")
 
     def listeners(self) -> dict[str, str]:
         """The addresses that are given, by key."""
@@ -67,6 +77,10 @@ class BrokerSection(Section, frozen=True, kw_only=True):
     def address(self, key: str) -> Address | None:
         text = self.listeners().get(key)
         return None if text is None else read_address(text)
+
+    def reached_at(self, key: str) -> str:
+        """Where others reach a listener; empty if there is none."""
+        return self.public.get(key) or self.listeners().get(key, "")
 
 
 class TlsSection(Section, frozen=True, kw_only=True):
@@ -142,9 +156,11 @@ class AdminSection(Section, frozen=True, kw_only=True):
     authority     for those who ask: who signed the certificate, which is made out to the broker's
                   name; without it, one that the system trusts signed it, made out to its host
     passwords     operators, a file made by `shoal password`; only /health and /ready ask nobody
+    operator_authority   if given, who has a certificate that it signed is the operator whose name
+                         is in it, and needs no password
     orders        the operators that may also order (leave, move, drain, undrain, rearrange); else
                   all may
-    open          other machines may reach ports that lack a certificate or passwords (a network of
+    open          other machines may reach ports that lack a certificate or operators (a network of
                   their own, or a proxy before them)
     """
 
@@ -152,12 +168,18 @@ class AdminSection(Section, frozen=True, kw_only=True):
     key: str = ""
     authority: str = ""
     passwords: str = ""
+    operator_authority: str = ""
     orders: tuple[str, ...] = ()
     open: bool = False
 
     @property
     def is_over_tls(self) -> bool:
         return bool(self.certificate)
+
+    @property
+    def knows_operators(self) -> bool:
+        """Whether who asks must say who that is."""
+        return bool(self.passwords or self.operator_authority)
 
 
 class LinksSection(Section, frozen=True, kw_only=True):

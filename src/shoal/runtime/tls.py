@@ -61,7 +61,10 @@ def load_client_context(section: ClientTlsSection, broker: BrokerId) -> ssl.SSLC
 
 def load_admin_context(section: AdminSection, broker: BrokerId) -> ssl.SSLContext:
     """For an admin port over TLS; TlsError names what cannot be used."""
-    return _listening_context(section, broker, "admin")
+    context = _listening_context(section, broker, "admin", section.operator_authority)
+    if section.operator_authority:
+        context.verify_mode = ssl.CERT_OPTIONAL  # health checks and passwords need none
+    return context
 
 
 def _listening_context(
@@ -97,18 +100,25 @@ def renew_client_context(
     context: ssl.SSLContext, section: ClientTlsSection, broker: BrokerId
 ) -> None:
     """As `renew_contexts`, for listeners that clients connect to."""
-    renew_certificate(context, section, broker)
-    if section.authority:
-        context.load_verify_locations(section.authority)
+    _renew(context, section, broker, section.authority)
 
 
-def renew_certificate(
-    context: ssl.SSLContext, section: ClientTlsSection | AdminSection, broker: BrokerId
+def renew_admin_context(context: ssl.SSLContext, section: AdminSection, broker: BrokerId) -> None:
+    """As `renew_contexts`, for an admin port."""
+    _renew(context, section, broker, section.operator_authority)
+
+
+def _renew(
+    context: ssl.SSLContext,
+    section: ClientTlsSection | AdminSection,
+    broker: BrokerId,
+    authority: str,
 ) -> None:
-    """As `renew_contexts`, for a listener's own certificate."""
     context.load_cert_chain(
         section.certificate.format(broker=broker), section.key.format(broker=broker)
     )
+    if authority:
+        context.load_verify_locations(authority)
 
 
 def certified_names(certificate: dict[str, Any] | None) -> set[str]:

@@ -7,6 +7,7 @@ import enum
 import msgspec
 
 from shoal.broker.links.outbox import Span
+from shoal.broker.links.protocols import FIRST, Protocols
 from shoal.broker.wire import Vocabulary
 from shoal.model import BrokerId
 
@@ -38,6 +39,8 @@ class Hello(Control, frozen=True):
     `ends`: the link is only to be settled, and then to end.  `opened_us` is of a link that outlives
     restarts: when it was opened on purpose, as a broker takes it up then from one that it did not
     know; 0 if it always was.
+
+    `protocols` are the oldest and the newest that the sender speaks.
     """
 
     network: str
@@ -49,6 +52,7 @@ class Hello(Control, frozen=True):
     begins: int = 0
     ends: bool = False
     opened_us: int | None = None
+    protocols: Protocols = FIRST
 
 
 class Refuse(Control, frozen=True):

@@ -61,6 +61,7 @@ from shoal.broker.links.controls import (
     SessionName,
 )
 from shoal.broker.links.outbox import LinkLimits
+from shoal.broker.links.protocols import OURS, Protocols, agreed
 from shoal.broker.links.spool import Spool
 from shoal.broker.links.states import OutOfStepError, State, Word
 from shoal.broker.links.traffic import LinkTraffic
@@ -89,9 +90,11 @@ class LinkSession(LinkTraffic):
         spool: Spool | None = None,
         numbers: Iterator[int] | None = None,
         opened_us: int | None = None,
+        protocols: Protocols = OURS,
     ) -> None:
         """A spool is for systems that are graceful; `opened_us` is as in `Hello`."""
         self.neighbour = neighbour
+        self._protocols = protocols
         self.state = State.IDLE
         super().__init__(codec, limits or LinkLimits(), spool, opened_us)
         self._network = network
@@ -120,6 +123,7 @@ class LinkSession(LinkTraffic):
             next(self._numbers),
             self._ends,
             self.opened_us,
+            self._protocols,
         )
         return self._said
 
@@ -186,6 +190,7 @@ class LinkSession(LinkTraffic):
     def _connected(self, hello: Hello, now_us: int) -> None:
         self._said = None
         self._offered = (hello.session[0], hello.begins)
+        self.protocol = agreed(self._broker, self._protocols, hello.broker, hello.protocols)
         self._connect()
         self._pulse.heard_us = now_us
 
@@ -349,9 +354,10 @@ class LinkSession(LinkTraffic):
         """Keep a message and send it when there is room; False when the link must be given up.
 
         `custody` is extended, and settled when the message is, or is gone.  Without a session the
-        message goes nowhere.  WireError when it cannot be written.
+        message goes nowhere, nor does one that the other end does not know.  WireError when it
+        cannot be written.
         """
-        if self.state in (State.IDLE, State.GONE):
+        if self.state in (State.IDLE, State.GONE) or message.since > self.protocol:
             return True
         return self._put(message, custody)
 

@@ -15,6 +15,7 @@ def check(
 ) -> None:
     """Say what is wrong with a network file, path by path; exit code 2 if anything is."""
     from shoal.cli.support.live.networks import read_network
+    from shoal.runtime.network_file import hints
 
     network = read_network(network_file)
     print(
@@ -23,6 +24,8 @@ def check(
     )
     for stranger in network.strangers():
         print(f"{stranger}; it has no effect unless one of that name joins")
+    for hint in hints(network):
+        print(f"warning: {hint}")
     limits = network.limits
     print(
         f"of one client a packet of {limits.maximum_packet_size} bytes is taken, with "

@@ -14,7 +14,12 @@ from rich.filesize import decimal
 from rich.table import Table
 
 from shoal.cli.support.errors import UserError
-from shoal.cli.support.live.operators import Operator, OperatorPassword, read_caller
+from shoal.cli.support.live.operators import (
+    Operator,
+    OperatorCertificate,
+    OperatorPassword,
+    read_caller,
+)
 from shoal.cli.support.live.statuses import Statuses, admin_addresses, ask_status
 
 if TYPE_CHECKING:
@@ -35,6 +40,7 @@ def clients(
     as_json: Annotated[bool, typer.Option("--json", help="All there is, as JSON.")] = False,
     operator: Operator = "",
     operator_password: OperatorPassword = "",
+    operator_certificate: OperatorCertificate = "",
 ) -> None:
     """Ask every broker of a running network for its clients: where each is, and what waits for it.
 
@@ -43,7 +49,7 @@ def clients(
     from shoal.cli.support.live.networks import read_network
 
     network = read_network(network_file, has_files=False)
-    caller = read_caller(network, operator, operator_password)
+    caller = read_caller(network, operator, operator_password, operator_certificate)
     statuses, rows = asyncio.run(_ask(network, caller, client))
     rows = [each for each in rows if not user or each["user"] == user]
     rows = [each for each in rows if not away or each["address"] is None]

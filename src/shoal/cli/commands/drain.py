@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from shoal.cli.support.errors import UserError
-from shoal.cli.support.live.operators import Operator, OperatorPassword, read_caller
+from shoal.cli.support.live.operators import (
+    Operator,
+    OperatorCertificate,
+    OperatorPassword,
+    read_caller,
+)
 from shoal.cli.support.live.orders import give_order
 
 if TYPE_CHECKING:
@@ -25,6 +30,7 @@ def drain(
     broker: Annotated[str, typer.Argument(help="Which of its brokers.")],
     operator: Operator = "",
     operator_password: OperatorPassword = "",
+    operator_certificate: OperatorCertificate = "",
 ) -> None:
     """Send all clients of a broker to others, with all that is theirs, and let it take nobody in.
 
@@ -35,7 +41,7 @@ def drain(
     from shoal.cli.support.live.networks import read_network
 
     network = read_network(network_file, has_files=False)
-    caller = read_caller(network, operator, operator_password)
+    caller = read_caller(network, operator, operator_password, operator_certificate)
     address = asyncio.run(give_order(network, caller, broker, "drain"))
     asyncio.run(_watch(broker, address, caller.to(broker)))
     print(f"{broker} is drained")

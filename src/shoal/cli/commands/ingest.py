@@ -8,20 +8,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
 from shoal.cli.support.errors import UserError
 from shoal.cli.support.spark import (
     LOCAL_MASTER,
     LOCAL_MEMORY,
+    EngineOption,
     MasterOption,
     MemoryOption,
     OutOption,
     OverwriteOption,
     check_exist,
-    check_new,
     print_counts,
     spark_command,
+    without_spark,
 )
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ def ingest(
         list[Path] | None, typer.Argument(help="CSV or Parquet files; none for flights.")
     ] = None,
     overwrite: OverwriteOption = False,
+    engine: EngineOption = "auto",
     master: MasterOption = LOCAL_MASTER,
     memory: MemoryOption = LOCAL_MEMORY,
 ) -> None:
@@ -56,8 +57,15 @@ def ingest(
         raise UserError(f"{source}: name the files to read after it")
     check_exist(*([Path(source)] if source.endswith(".toml") else []), *given)
     counts = None
-    if source.endswith(".toml") and master == LOCAL_MASTER:
-        counts = _without_spark(Path(source), given, out, overwrite=overwrite)
+    if source.endswith(".toml"):
+        counts = without_spark(
+            f"reading {source}",
+            lambda: _small(Path(source), given, out, overwrite=overwrite),
+            out,
+            overwrite=overwrite,
+            engine=engine,
+            master=master,
+        )
     if counts is None:
         with spark_command(
             "ingest", out, overwrite=overwrite, master=master, memory=memory, inputs=given
@@ -93,24 +101,10 @@ def ingest(
         print("shoal: warning: there are no publications", file=sys.stderr)
 
 
-def _without_spark(
-    mapping: Path, files: Sequence[Path], out: Path, *, overwrite: bool
-) -> IngestCounts | None:
-    """What came of small CSV files; None where Spark must read them."""
-    from shoal.pipeline.sources.small_files import NeedsSparkError, are_small
+def _small(mapping: Path, files: Sequence[Path], out: Path, *, overwrite: bool) -> IngestCounts:
+    from shoal.pipeline.ingest import ingest_small
 
-    check_new(out, overwrite=overwrite)
-    if not are_small(files):
-        return None
-    with Console(stderr=True).status(f"reading {mapping}"):
-        from shoal.pipeline.ingest import ingest_small
-
-        try:
-            return ingest_small(mapping, files, out, overwrite=overwrite)
-        except NeedsSparkError:
-            return None
-        except ValueError as error:
-            raise UserError(str(error)) from error
+    return ingest_small(mapping, files, out, overwrite=overwrite)
 
 
 def _most_frequent(reasons: Mapping[str, int]) -> list[str]:

@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from shoal.cli.support.errors import UserError
-from shoal.cli.support.live.operators import Operator, OperatorPassword, read_caller
+from shoal.cli.support.live.operators import (
+    Operator,
+    OperatorCertificate,
+    OperatorPassword,
+    read_caller,
+)
 
 if TYPE_CHECKING:
     from shoal.runtime.addresses import Address
@@ -36,6 +41,7 @@ def leave(
     ] = "",
     operator: Operator = "",
     operator_password: OperatorPassword = "",
+    operator_certificate: OperatorCertificate = "",
 ) -> None:
     """Take a broker out of a running network for good.
 
@@ -47,8 +53,8 @@ def leave(
     from shoal.runtime.addresses import read_address
 
     network = read_network(network_file, has_files=False)
-    caller = read_caller(network, operator, operator_password)
-    known = {each.name: each.admin for each in network.brokers}
+    caller = read_caller(network, operator, operator_password, operator_certificate)
+    known = {each.name: each.reached_at("admin") for each in network.brokers}
     address = admin or known.get(broker, "")
     if not address:
         where = "has no admin address" if broker in known else "is not listed; name its --admin"

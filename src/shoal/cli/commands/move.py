@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from shoal.cli.support.errors import UserError
-from shoal.cli.support.live.operators import Operator, OperatorPassword, read_caller
+from shoal.cli.support.live.operators import (
+    Operator,
+    OperatorCertificate,
+    OperatorPassword,
+    read_caller,
+)
 from shoal.cli.support.live.statuses import admin_addresses, ask_status, check_known
 
 if TYPE_CHECKING:
@@ -23,6 +28,7 @@ def move(
     broker: Annotated[str, typer.Argument(help="Where it is to go.")],
     operator: Operator = "",
     operator_password: OperatorPassword = "",
+    operator_certificate: OperatorCertificate = "",
 ) -> None:
     """Send a client to another broker of a running network.
 
@@ -33,7 +39,7 @@ def move(
     from shoal.cli.support.live.networks import read_network
 
     network = read_network(network_file, has_files=False)
-    caller = read_caller(network, operator, operator_password)
+    caller = read_caller(network, operator, operator_password, operator_certificate)
     source = asyncio.run(_move(network, caller, client, broker))
     print(f"{client} has moved from {source} to {broker}")
 

@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from shoal.cli.support.errors import UserError
-from shoal.cli.support.live.operators import Operator, OperatorPassword, read_caller
+from shoal.cli.support.live.operators import (
+    Operator,
+    OperatorCertificate,
+    OperatorPassword,
+    read_caller,
+)
 from shoal.cli.support.live.statuses import admin_addresses, ask_status
 
 if TYPE_CHECKING:
@@ -38,6 +43,7 @@ def rearrange(
     ] = False,
     operator: Operator = "",
     operator_password: OperatorPassword = "",
+    operator_certificate: OperatorCertificate = "",
 ) -> None:
     """Have brokers of a running `dynatops`, `bayeux` or `geops` change places, or stay.
 
@@ -53,7 +59,7 @@ def rearrange(
     orders += [("undo", "")] if undo else []
     orders += [("go", "")] if go else []
     network = read_network(network_file, has_files=False)
-    caller = read_caller(network, operator, operator_password)
+    caller = read_caller(network, operator, operator_password, operator_certificate)
     asyncio.run(_follow(network, caller, orders))
 
 

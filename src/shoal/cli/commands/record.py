@@ -23,7 +23,12 @@ from shoal.cli.support.live.clients import (
     Version,
     read_connecting,
 )
-from shoal.cli.support.live.operators import Operator, OperatorPassword, read_caller
+from shoal.cli.support.live.operators import (
+    Operator,
+    OperatorCertificate,
+    OperatorPassword,
+    read_caller,
+)
 from shoal.cli.support.live.statuses import ask_status
 
 if TYPE_CHECKING:
@@ -70,6 +75,7 @@ def record(
     server_name: ServerName = "",
     operator: Operator = "",
     operator_password: OperatorPassword = "",
+    operator_certificate: OperatorCertificate = "",
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace what is at --out already.")
     ] = False,
@@ -95,7 +101,7 @@ def record(
     network, caller = None, None
     if network_file is not None:
         network = read_network(network_file, has_files=False)
-        caller = read_caller(network, operator, operator_password)
+        caller = read_caller(network, operator, operator_password, operator_certificate)
     recorder = Recorder(levels, network.json if network is not None else "auto")
     try:
         asyncio.run(_record(connecting, topic or ["#"], seconds, count, qos, recorder))

@@ -20,7 +20,12 @@ from shoal.cli.support.live.clients import (
     Username,
     read_tls,
 )
-from shoal.cli.support.live.operators import Operator, OperatorPassword, read_caller
+from shoal.cli.support.live.operators import (
+    Operator,
+    OperatorCertificate,
+    OperatorPassword,
+    read_caller,
+)
 
 if TYPE_CHECKING:
     from shoal.experiments.live.judge import Key
@@ -59,12 +64,12 @@ class Events(NamedTuple):
     def expected(self, workload: Workload) -> tuple[set[Key], str]:
         """What must be delivered, and who says so."""
         from shoal.experiments.live.judge import expected_by_filters, expected_by_truth
-        from shoal.pipeline.checks.provenance import check_truth
+        from shoal.pipeline.checks.provenance import DEFINITIONS, check_truth, judge_of
 
         if self.truth is None:
-            return expected_by_filters(workload, self.path), "the filters"
+            return expected_by_filters(workload, self.path), DEFINITIONS
         check_truth(self.truth, self.path)
-        return expected_by_truth(self.truth, workload.events), "Spark"
+        return expected_by_truth(self.truth, workload.events), judge_of(self.truth)
 
 
 def replay(
@@ -97,6 +102,7 @@ def replay(
     server_name: ServerName = "",
     operator: Operator = "",
     operator_password: OperatorPassword = "",
+    operator_certificate: OperatorCertificate = "",
 ) -> None:
     """Replay a workload through a running network, and say what became of every publication.
 
@@ -113,7 +119,7 @@ def replay(
     from shoal.runtime.serving import StoppedError
 
     network = read_network(network_file, has_files=False)
-    caller = read_caller(network, operator, operator_password)
+    caller = read_caller(network, operator, operator_password, operator_certificate)
     tls = None
     if over_tls or any((authority, certificate, server_name)):
         tls = read_tls(authority, certificate, key, server_name)

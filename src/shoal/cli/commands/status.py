@@ -16,7 +16,12 @@ from rich.filesize import decimal
 from rich.table import Table
 
 from shoal.cli.support.errors import UserError
-from shoal.cli.support.live.operators import Operator, OperatorPassword, read_caller
+from shoal.cli.support.live.operators import (
+    Operator,
+    OperatorCertificate,
+    OperatorPassword,
+    read_caller,
+)
 from shoal.cli.support.live.statuses import Statuses, ask_status
 
 if TYPE_CHECKING:
@@ -43,6 +48,7 @@ def status(
     every: Annotated[float, typer.Option(min=0.1, help="With --watch: seconds between.")] = 2.0,
     operator: Operator = "",
     operator_password: OperatorPassword = "",
+    operator_certificate: OperatorCertificate = "",
 ) -> None:
     """Ask every broker of a network what it is doing: links, clients, tables, who moved.
 
@@ -56,7 +62,7 @@ def status(
     silent = [broker.name for broker in network.brokers if not broker.admin]
     if len(silent) == len(network.brokers):
         raise UserError(f"{network_file}: no broker has an admin address; give it one (admin = …)")
-    caller = read_caller(network, operator, operator_password)
+    caller = read_caller(network, operator, operator_password, operator_certificate)
     if watch:
         _watch(network, caller, every)
         return

@@ -13,12 +13,14 @@ from shoal.cli.support.errors import UserError
 from shoal.cli.support.spark import (
     LOCAL_MASTER,
     LOCAL_MEMORY,
+    EngineOption,
     MasterOption,
     MemoryOption,
     OutOption,
     OverwriteOption,
     check_exist,
     spark_command,
+    without_spark,
 )
 
 
@@ -30,31 +32,43 @@ def summarise(
         int, typer.Option("--window", min=1, help="Width of the timeline's windows, in seconds.")
     ] = 5,
     overwrite: OverwriteOption = False,
+    engine: EngineOption = "auto",
     master: MasterOption = LOCAL_MASTER,
     memory: MemoryOption = LOCAL_MEMORY,
 ) -> None:
     """Compare runs with the truth and with each other, in the relocation paper's metrics.
 
-    The folder gets four tables: runs, brokers, timeline and moves.
+    The folder gets four tables: runs, brokers, timeline and moves.  Spark makes them, but those of
+    small runs.
     """
     _check(runs, truth)
-    with spark_command(
-        "summarise", out, overwrite=overwrite, master=master, memory=memory, inputs=[*runs, truth]
-    ) as (spark, status):
-        from shoal.pipeline.schemas import TRUTH
-        from shoal.pipeline.summaries import write_summary
-        from shoal.pipeline.tables import read_table
-
-        status.update("comparing deliveries with the truth")
-        write_summary(
-            spark,
-            runs,
-            read_table(spark, truth, TRUTH),
+    window_us = window_s * 1_000_000
+    is_done = without_spark(
+        "comparing deliveries with the truth",
+        lambda: _small(runs, truth, out, window_us, overwrite=overwrite),
+        out,
+        overwrite=overwrite,
+        engine=engine,
+        master=master,
+    )
+    if not is_done:
+        with spark_command(
+            "summarise",
             out,
-            window_us=window_s * 1_000_000,
             overwrite=overwrite,
-        )
+            master=master,
+            memory=memory,
+            inputs=[*runs, truth],
+        ) as (spark, status):
+            from shoal.pipeline.schemas import TRUTH
+            from shoal.pipeline.summaries import write_summary
+            from shoal.pipeline.tables import read_table
+
+            status.update("comparing deliveries with the truth")
+            expected = read_table(spark, truth, TRUTH)
+            write_summary(spark, runs, expected, out, window_us=window_us, overwrite=overwrite)
     from shoal.cli.support.outcome import outcome_table, verdict_line
+    from shoal.pipeline.checks.provenance import judge_of
     from shoal.report.comparison import sentences
     from shoal.report.inputs import read_runs
 
@@ -63,7 +77,16 @@ def summarise(
     console.print(outcome_table(compared))
     for sentence in sentences(compared):
         console.print(sentence, soft_wrap=True, highlight=False)
-    console.print(verdict_line(compared), soft_wrap=True)
+    console.print(verdict_line(compared, judge_of(truth)), soft_wrap=True)
+
+
+def _small(
+    runs: Sequence[Path], truth: Path, out: Path, window_us: int, *, overwrite: bool
+) -> bool:
+    from shoal.pipeline.small_summaries import write_small_summary
+
+    write_small_summary(runs, truth, out, window_us=window_us, overwrite=overwrite)
+    return True
 
 
 def _check(runs: Sequence[Path], truth: Path) -> None:

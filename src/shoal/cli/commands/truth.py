@@ -1,9 +1,9 @@
-"""`shoal truth`: Spark SQL says who must get what."""
+"""`shoal truth`: who must get what, by somebody who is not a broker."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,32 +11,50 @@ from shoal.cli.support.errors import UserError
 from shoal.cli.support.spark import (
     LOCAL_MASTER,
     LOCAL_MEMORY,
+    EngineOption,
     MasterOption,
     MemoryOption,
     OutOption,
     OverwriteOption,
     print_counts,
     spark_command,
+    without_spark,
 )
+
+if TYPE_CHECKING:
+    from shoal.pipeline.truth import TruthCounts
 
 
 def truth(
     workload: Annotated[Path, typer.Argument(help="What `shoal workload` wrote.")],
     out: OutOption,
     overwrite: OverwriteOption = False,
+    engine: EngineOption = "auto",
     master: MasterOption = LOCAL_MASTER,
     memory: MemoryOption = LOCAL_MEMORY,
 ) -> None:
-    """Compute with Spark SQL which subscription gets which publication."""
+    """Compute which subscription gets which publication, apart from the brokers.
+
+    The filters' definitions judge a small workload, Spark SQL any other; `--engine spark` asks it.
+    """
     if not workload.is_dir():
         raise UserError(f"{workload} is not a folder; make one with `shoal workload`")
-    with spark_command(
-        "truth", out, overwrite=overwrite, master=master, memory=memory, inputs=[workload]
-    ) as (spark, status):
-        from shoal.pipeline.truth import write_truth
+    counts = without_spark(
+        "judging every publication by every filter",
+        lambda: _small(workload, out, overwrite=overwrite),
+        out,
+        overwrite=overwrite,
+        engine=engine,
+        master=master,
+    )
+    if counts is None:
+        with spark_command(
+            "truth", out, overwrite=overwrite, master=master, memory=memory, inputs=[workload]
+        ) as (spark, status):
+            from shoal.pipeline.truth import write_truth
 
-        status.update("judging every publication by every filter")
-        counts = write_truth(spark, workload, out, overwrite=overwrite)
+            status.update("judging every publication by every filter")
+            counts = write_truth(spark, workload, out, overwrite=overwrite)
     print_counts(
         f"{workload} -> {out}",
         {
@@ -45,3 +63,9 @@ def truth(
             "deliveries expected": counts.expected,
         },
     )
+
+
+def _small(workload: Path, out: Path, *, overwrite: bool) -> TruthCounts:
+    from shoal.pipeline.small_truth import write_small_truth
+
+    return write_small_truth(workload, out, overwrite=overwrite)

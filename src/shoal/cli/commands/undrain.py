@@ -8,7 +8,12 @@ from typing import Annotated
 
 import typer
 
-from shoal.cli.support.live.operators import Operator, OperatorPassword, read_caller
+from shoal.cli.support.live.operators import (
+    Operator,
+    OperatorCertificate,
+    OperatorPassword,
+    read_caller,
+)
 from shoal.cli.support.live.orders import give_order
 
 
@@ -17,11 +22,12 @@ def undrain(
     broker: Annotated[str, typer.Argument(help="Which of its brokers.")],
     operator: Operator = "",
     operator_password: OperatorPassword = "",
+    operator_certificate: OperatorCertificate = "",
 ) -> None:
     """Let a drained broker take clients in again; those that have gone stay where they are."""
     from shoal.cli.support.live.networks import read_network
 
     network = read_network(network_file, has_files=False)
-    caller = read_caller(network, operator, operator_password)
+    caller = read_caller(network, operator, operator_password, operator_certificate)
     asyncio.run(give_order(network, caller, broker, "undrain"))
     print(f"{broker} takes clients in")

@@ -13,7 +13,12 @@ import typer
 
 from shoal.cli.support.errors import UserError
 from shoal.cli.support.live.clients import read_attribute
-from shoal.cli.support.live.operators import Operator, OperatorPassword, read_caller
+from shoal.cli.support.live.operators import (
+    Operator,
+    OperatorCertificate,
+    OperatorPassword,
+    read_caller,
+)
 from shoal.cli.support.live.routes import Answers, Way, down, find_way, queues
 from shoal.cli.support.live.statuses import Statuses, admin_addresses, ask_status
 
@@ -38,6 +43,7 @@ def why(
     as_json: Annotated[bool, typer.Option("--json", help="What each broker says.")] = False,
     operator: Operator = "",
     operator_password: OperatorPassword = "",
+    operator_certificate: OperatorCertificate = "",
 ) -> None:
     """Say why a message reaches a client of a running network, or does not.
 
@@ -48,7 +54,7 @@ def why(
     from shoal.cli.support.live.networks import read_network
 
     network = read_network(network_file, has_files=False)
-    caller = read_caller(network, operator, operator_password)
+    caller = read_caller(network, operator, operator_password, operator_certificate)
     query = {
         "client": client,
         "topic": topic,

@@ -12,6 +12,7 @@ from shoal.cli.support.errors import UserError
 from shoal.cli.support.spark import (
     LOCAL_MASTER,
     LOCAL_MEMORY,
+    EngineOption,
     MasterOption,
     MemoryOption,
     OutOption,
@@ -20,6 +21,7 @@ from shoal.cli.support.spark import (
     check_new,
     print_counts,
     spark_command,
+    without_spark,
 )
 
 if TYPE_CHECKING:
@@ -69,6 +71,7 @@ def workload(
     ] = None,
     seed: Annotated[int, typer.Option(help="Decides everything left to chance.")] = 1,
     overwrite: OverwriteOption = False,
+    engine: EngineOption = "auto",
     master: MasterOption = LOCAL_MASTER,
     memory: MemoryOption = LOCAL_MEMORY,
 ) -> None:
@@ -90,26 +93,31 @@ def workload(
         window = _window(month, from_time, to_time)
     except ValueError as error:
         raise UserError(str(error)) from error
+    # Importing the pipeline takes a moment, too.
     with Console(stderr=True).status("reading publications"):
         from shoal.pipeline.workloads.workload import WorkloadOptions
-
-        options = WorkloadOptions(
-            brokers=brokers,
-            subscriptions=how_many or 1,
-            own_subscriptions=own_subscriptions,
-            own_publishers=own_publishers,
-            distribution=distribution,
-            spread=spread,
-            seed=seed,
-            home=home,
-            publishers=busiest,
-            aim_at=tuple(aim_at or ()),
-            window=window,
-            duration_us=None if duration_s is None else round(duration_s * US_PER_S),
-        )
-        counts = None
-        if master == LOCAL_MASTER:
-            counts = _without_spark(publications, out, options, overwrite=overwrite)
+    options = WorkloadOptions(
+        brokers=brokers,
+        subscriptions=how_many or 1,
+        own_subscriptions=own_subscriptions,
+        own_publishers=own_publishers,
+        distribution=distribution,
+        spread=spread,
+        seed=seed,
+        home=home,
+        publishers=busiest,
+        aim_at=tuple(aim_at or ()),
+        window=window,
+        duration_us=None if duration_s is None else round(duration_s * US_PER_S),
+    )
+    counts = without_spark(
+        "reading publications",
+        lambda: _small(publications, out, options, overwrite=overwrite),
+        out,
+        overwrite=overwrite,
+        engine=engine,
+        master=master,
+    )
     if counts is None:
         with spark_command("workload", out, overwrite=overwrite, master=master, memory=memory) as (
             spark,
@@ -122,18 +130,12 @@ def workload(
     _print(f"{publications} -> {out}", counts)
 
 
-def _without_spark(
+def _small(
     publications: Path, out: Path, options: WorkloadOptions, *, overwrite: bool
-) -> WorkloadCounts | None:
-    """The workload of few publications; None where Spark must make it."""
-    from shoal.pipeline.workloads.small_workload import is_small, write_small_workload
+) -> WorkloadCounts:
+    from shoal.pipeline.workloads.small_workload import write_small_workload
 
-    if not is_small(publications, options):
-        return None
-    try:
-        return write_small_workload(publications, out, options, overwrite=overwrite)
-    except ValueError as error:
-        raise UserError(str(error)) from error
+    return write_small_workload(publications, out, options, overwrite=overwrite)
 
 
 def _number_or_file(option: str, text: str | None) -> tuple[int | None, Path | None]:

@@ -43,8 +43,8 @@ def outcome_table(runs: Sequence[Run]) -> Table:
     return table
 
 
-def verdict_line(runs: Sequence[Run]) -> str:
-    """Deliveries that Spark expects against those that the runs made, in one line."""
+def verdict_line(runs: Sequence[Run], judge: str = "Spark") -> str:
+    """Deliveries that `judge` expects against those that the runs made, in one line."""
     from shoal.report.drawing.figures import count
 
     totals = {
@@ -53,7 +53,7 @@ def verdict_line(runs: Sequence[Run]) -> str:
     }
     across = f" in {len(runs)} runs" if len(runs) > 1 else ""
     return (
-        f"deliveries expected by Spark{across}: {count(totals['expected'])}, "
+        f"deliveries expected by {judge}{across}: {count(totals['expected'])}, "
         f"delivered: {count(totals['delivered'])}, lost: {count(totals['lost'])}, "
         f"duplicated: {count(totals['duplicated'])}, phantom: {count(totals['phantom'])}"
     )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 from urllib.parse import unquote
 
 import typer
@@ -25,6 +25,14 @@ OverwriteOption = Annotated[
     bool, typer.Option("--overwrite", help="Replace what is at --out already.")
 ]
 OutOption = Annotated[Path, typer.Option("--out", help="The folder to write.")]
+
+Engine = Literal["auto", "spark"]
+EngineOption = Annotated[
+    Engine,
+    typer.Option("--engine", help="auto: Spark, but for what is small; spark: always Spark."),
+]
+
+_T = TypeVar("_T")
 
 LOCAL_MASTER = "local[*]"
 LOCAL_MEMORY = "4g"
@@ -68,6 +76,33 @@ def spark_command(
             raise UserError(str(error)) from error
         except (PySparkException, Py4JJavaError) as error:
             raise UserError(spark_complaint(error)) from error
+
+
+def without_spark(
+    doing: str,
+    work: Callable[[], _T],
+    out: Path,
+    *,
+    overwrite: bool,
+    engine: Engine,
+    master: str,
+) -> _T | None:
+    """What came of `work` on what is small, with a spinner; None where Spark must do it.
+
+    What a user did wrong is a UserError.
+    """
+    if engine == "spark" or master != LOCAL_MASTER:
+        return None
+    check_new(out, overwrite=overwrite)
+    with Console(stderr=True).status(doing):
+        from shoal.pipeline.small_tables import NeedsSparkError
+
+        try:
+            return work()
+        except NeedsSparkError:
+            return None
+        except ValueError as error:
+            raise UserError(str(error)) from error
 
 
 def _are_small(inputs: Sequence[Path]) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from shoal.clients.records import MigrationRecord
 from shoal.model import BrokerId, ClientId
-from shoal.runtime.addresses import Address
+from shoal.runtime.addresses import Address, read_address
 from shoal.runtime.network_file import Network
 from shoal.runtime.operations.caller import ANYBODY, Caller
 from shoal.runtime.supervisor import get_json
@@ -47,12 +47,12 @@ class Brokers:
         self._caller = caller
         self._addresses: dict[BrokerId, Address] = {}
         for broker in network.brokers:
-            address = broker.address("admin")
-            if address is None:
+            where = broker.reached_at("admin")
+            if not where:
                 raise UnrestError(
                     f"broker {broker.name} has no admin address, so nothing can be measured"
                 )
-            self._addresses[broker.name] = address
+            self._addresses[broker.name] = read_address(where)
 
     async def at_rest(self) -> Counts:
         """Wait until the network rests; what was counted until then.

@@ -295,10 +295,10 @@ def doors(
     """Where each broker of the workload takes clients; ReplayError when one does not."""
     ways = _OVER_TLS if is_over_tls else _PLAIN
     found = {
-        broker.name: f"{scheme}{broker.address(key)}"
+        broker.name: f"{scheme}{where}"
         for broker in network.brokers
         for key, scheme in reversed(ways.items())
-        if broker.address(key) is not None
+        if (where := broker.reached_at(key))
     }
     used = {row.broker for row in workload.publishers}
     used |= {row.broker for row in workload.subscriptions}

@@ -17,6 +17,8 @@ import msgspec
 # What begins so is not read as a part of a table, neither by Spark nor by Arrow.
 NOTE = "_workload.json"
 _DECISIVE = ("subscriptions", "events")
+# Who may say what a truth says.
+SPARK, DEFINITIONS = "Spark", "the filters"
 
 
 class MismatchError(ValueError):
@@ -24,16 +26,20 @@ class MismatchError(ValueError):
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
-    """A workload: its folder, relative to the note's, and the digest of what it was then."""
+    """A workload: its folder, relative to the note's, and the digest of what it was then.
+
+    `judge` is who says what a truth says.
+    """
 
     workload: str
     digest: str
+    judge: str = SPARK
 
 
-def write_note(workload: Path, folder: Path, home: Path) -> None:
+def write_note(workload: Path, folder: Path, home: Path, *, judge: str = SPARK) -> None:
     """Say in `folder`, which will be `home`, which workload its tables are of."""
     text = os.path.relpath(workload.resolve(), home.resolve())
-    origin = Origin(workload=Path(text).as_posix(), digest=workload_digest(workload))
+    origin = Origin(workload=Path(text).as_posix(), digest=workload_digest(workload), judge=judge)
     (folder / NOTE).write_bytes(msgspec.json.encode(origin) + b"\n")
 
 
@@ -74,13 +80,23 @@ def file_digest(path: Path) -> str:
         return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
-def _origin(folder: Path) -> tuple[Path, str] | None:
-    """The workload's folder and its digest; None without a note."""
+def judge_of(truth: Path) -> str:
+    """Who says what a truth says; what has no note was made by Spark."""
+    note = _note(truth)
+    return SPARK if note is None else note.judge
+
+
+def _note(folder: Path) -> Origin | None:
     try:
-        origin = msgspec.json.decode((folder / NOTE).read_bytes(), type=Origin)
+        return msgspec.json.decode((folder / NOTE).read_bytes(), type=Origin)
     except (OSError, msgspec.DecodeError):
         return None
-    return (folder / origin.workload).resolve(), origin.digest
+
+
+def _origin(folder: Path) -> tuple[Path, str] | None:
+    """The workload's folder and its digest; None without a note."""
+    note = _note(folder)
+    return None if note is None else ((folder / note.workload).resolve(), note.digest)
 
 
 def _difference(

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
 
+from shoal.pipeline.small_tables import NeedsSparkError
 from shoal.pipeline.sources.declaration import EPOCH_UNITS_PER_SECOND, AttributeType, Mapping
 from shoal.pipeline.sources.headers import NOT_UTF_8, UNBALANCED, first_line, header_names
 from shoal.pipeline.sources.headers import wrong_width as wrong_width_of
@@ -39,10 +40,6 @@ _DOUBLE = re.compile(NUMBER, re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Fields as RFC 4180 has them: a quote stands at both ends of a field, or nowhere in it.
 _PLAIN_QUOTES = '(?:"(?:[^"]|"")*"|[^"{0}]*)(?:{0}(?:"(?:[^"]|"")*"|[^"{0}]*))*'
-
-
-class NeedsSparkError(Exception):
-    """Something here is said in a way that only Spark reads."""
 
 
 class Parsed(NamedTuple):

@@ -9,12 +9,10 @@ from typing import Any
 import msgspec
 import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
 import pyarrow.compute as pc  # type: ignore[import-untyped]  # as above
-import pyarrow.parquet as pq  # type: ignore[import-untyped]  # as above
 from pyspark.sql.types import StructType
 
 from shoal.frames.errors import TableError
 from shoal.frames.folders import EVENTS, new_folder
-from shoal.frames.parquet_files import part_files
 from shoal.frames.reading import read_table_file
 from shoal.overlays.trace_rows import BrokerPlace
 from shoal.pipeline.ingest import PUBLICATIONS
@@ -26,6 +24,7 @@ from shoal.pipeline.schemas import (
     PUBLISHERS,
     arrow_schema,
 )
+from shoal.pipeline.small_tables import NeedsSparkError, are_small, columns_of, write_part
 from shoal.pipeline.workloads.own_clients import OwnClients
 from shoal.pipeline.workloads.places import listed_brokers, numbered_brokers
 from shoal.pipeline.workloads.publisher_workload import MAX_SAMPLED_EVENTS, Derivation
@@ -39,22 +38,15 @@ from shoal.pipeline.workloads.workload import (
     derivation_of,
 )
 
-# More than this Spark's many cores are worth its start for.
-MOST_BYTES = 10_000_000
-
-
-def is_small(publications: Path, options: WorkloadOptions) -> bool:
-    """Whether a table of publications, or the folder that holds one, needs no Spark."""
-    inside = publications / PUBLICATIONS
-    path = inside if inside.exists() else publications
-    size = sum(file.stat().st_size for file in part_files(path))
-    return size <= MOST_BYTES and not options.brokers.startswith(AIRPORTS)
-
 
 def write_small_workload(
     publications: Path, out: Path, options: WorkloadOptions, *, overwrite: bool = False
 ) -> WorkloadCounts:
-    """Make the workload folder `out` from a publications table (or the folder that holds one)."""
+    """The same as `write_workload` without Spark; NeedsSparkError where that must read."""
+    inside = publications / PUBLICATIONS
+    path = inside if inside.exists() else publications
+    if not are_small([path]) or options.brokers.startswith(AIRPORTS):
+        raise NeedsSparkError
     check_options(options)
     own = OwnClients.read(options.own_subscriptions, options.own_publishers, options.seed)
     every = _read(publications)
@@ -89,8 +81,7 @@ def write_small_workload(
             ("subscriptions.parquet", subscriptions.sort_by("subscription")),
             (EVENTS, replayed),
         ):
-            (folder / name).mkdir()
-            pq.write_table(table, folder / name / "part-00000.parquet")
+            write_part(table, folder / name)
     return WorkloadCounts(
         events=events.num_rows,
         publishers=publishers.num_rows,
@@ -104,15 +95,11 @@ def write_small_workload(
 def _read(publications: Path) -> pa.Table:
     """TableError names a column that is missing."""
     table = read_table_file(publications, inside=PUBLICATIONS)
-    names = [*PUBLICATION_COLUMNS.names, ATTRIBUTES]
-    if missing := [name for name in names if name not in table.column_names]:
+    if ATTRIBUTES not in table.column_names:
         there = ", ".join(table.column_names)
-        raise TableError(
-            f"{publications} lacks the column {', '.join(map(repr, missing))}; it has {there}"
-        )
-    kinds = arrow_schema(PUBLICATION_COLUMNS)
-    columns = {name: table[name].cast(kinds.field(name).type) for name in kinds.names}
-    return pa.table({**columns, ATTRIBUTES: table[ATTRIBUTES]})
+        raise TableError(f"{publications} lacks the column {ATTRIBUTES!r}; it has {there}")
+    columns = columns_of(table, PUBLICATION_COLUMNS, publications)
+    return columns.append_column(ATTRIBUTES, table[ATTRIBUTES])
 
 
 def _within(publications: pa.Table, window: Window) -> pa.Table:

@@ -256,6 +256,7 @@ class Couriers:
             settings.limits,
             Purpose.COURIER,
             numbers=self._numbers,
+            protocols=settings.protocols,
         )
 
     async def _keep_dialling(self, broker: BrokerId, outgoing: _Outgoing) -> None:

@@ -66,6 +66,7 @@ class Link:
             "neighbour": session.neighbour,
             "state": session.state.value,
             "problem": self.problem,
+            "protocol": session.protocol,
             "is_lasting": self.is_lasting,
             "is_full": session.is_full,
             "buffered_bytes": session.buffered_bytes,

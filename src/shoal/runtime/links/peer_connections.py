@@ -52,6 +52,7 @@ class PeerConnection(asyncio.Protocol):
     def __init__(self, door: Door, *, is_dialled: bool) -> None:
         self.is_dialled = is_dialled
         self.is_greeted = False
+        # Why either end did.
         self.refused = ""
         # Whether the other end says that the link it is for has ended.
         self.has_ended = False
@@ -143,6 +144,7 @@ class PeerConnection(asyncio.Protocol):
         _log.warning("peer connection refused", extra={"peer": self.peer, "reason": reason})
         if not self.refused:
             self.write(_CONTROLS.encode(Refuse(reason[: MAX_HELLO_BYTES // 8], has_ended)))
+            self.refused = reason
         self._transport.close()
 
     def close(self) -> None:

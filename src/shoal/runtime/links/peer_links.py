@@ -310,6 +310,7 @@ class PeerLinks:
             spool=None if spools is None else spools.of(neighbour),
             numbers=self._numbers,
             opened_us=opened_us,
+            protocols=settings.protocols,
         )
         former = self._links.get(neighbour)
         if former is not None and former.connection is not None:
@@ -379,7 +380,7 @@ class PeerLinks:
             connection.hand_to(self.couriers)
             self.couriers.greeted(connection, hello)
             return
-        check_peer(connection, hello, self._node.id, self._settings)
+        self._check(connection, hello)
         if hello.purpose is Purpose.PROBE:
             connection.say(probe(self._node.id, self._settings))
             connection.close()
@@ -411,6 +412,16 @@ class PeerLinks:
         self._changed(link, changes)
         self._handing.see_to_room()
         self._node.schedule_flush()
+
+    def _check(self, connection: PeerConnection, hello: Hello) -> None:
+        """WireError when there can be no link to the other end; it is shown at the one expected."""
+        try:
+            check_peer(connection, hello, self._node.id, self._settings)
+        except WireError as error:
+            link = self._links.get(hello.broker)
+            if link is not None and link.connection is None:
+                link.problem = str(error)
+            raise
 
     def _note_up(self, link: Link, hello: Hello) -> None:
         """For the log: the link is up, and whether the broker there is another process by now."""

@@ -8,6 +8,7 @@ import msgspec
 
 from shoal.broker.links.controls import Hello
 from shoal.broker.links.outbox import LinkLimits
+from shoal.broker.links.protocols import OURS, Protocols, agreed
 from shoal.broker.wire import WireError
 from shoal.model import BrokerId
 from shoal.runtime.addresses import Address
@@ -27,6 +28,7 @@ class PeerSettings(msgspec.Struct, frozen=True, kw_only=True):
     is_graceful   who comes back soon is told its tables; if not, the system sees to what one that
                   comes back must be told and sent again
     no_joiners    why no lasting link is taken up from a broker that nobody here knows, if so
+    protocols     the link protocols that it speaks
     """
 
     network: str
@@ -39,6 +41,7 @@ class PeerSettings(msgspec.Struct, frozen=True, kw_only=True):
     open_to_all: bool = False
     is_graceful: bool = True
     no_joiners: str = ""
+    protocols: Protocols = OURS
 
 
 def check_peer(
@@ -46,7 +49,7 @@ def check_peer(
 ) -> None:
     """WireError unless the other end is another broker of this network, as far as is known.
 
-    With TLS it must have proved its name.
+    With TLS it must have proved its name; and there must be a protocol that both speak.
     """
     if hello.network != settings.network:
         raise WireError(f"this is network {settings.network!r}, not {hello.network!r}")
@@ -54,3 +57,4 @@ def check_peer(
         raise WireError(f"{broker} has no link to broker {hello.broker!r}")
     if settings.tls is not None and hello.broker not in connection.certified_names():
         raise WireError(f"the certificate is not made out to {hello.broker!r}")
+    agreed(broker, settings.protocols, hello.broker, hello.protocols)

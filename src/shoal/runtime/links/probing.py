@@ -67,4 +67,5 @@ class Probes:
 def probe(broker: BrokerId, settings: PeerSettings) -> Hello:
     """The question, and the answer."""
     name = (settings.incarnation, 0)
-    return Hello(settings.network, broker, name, None, 0, Purpose.PROBE)
+    protocols = settings.protocols
+    return Hello(settings.network, broker, name, None, 0, Purpose.PROBE, protocols=protocols)

@@ -37,10 +37,12 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from shoal.runtime.addresses import Address
 from shoal.runtime.operations.admin_access import AdminAccess
 from shoal.runtime.operations.metrics import render
+from shoal.runtime.tls import certified_names
 
 Status = Callable[[], Mapping[str, Any]]
 # What is missing until the broker is ready; nothing when it is.
@@ -67,7 +69,13 @@ def admin_app(
         async def answer_operators(request: Request) -> Response:
             given = request.headers.get("authorization", "")
             where = str(Address(*request.client)) if request.client is not None else None
-            verdict = await access.judge(given, where, request.url.path, is_order=is_order)
+            verdict = await access.judge(
+                given,
+                where,
+                request.url.path,
+                is_order=is_order,
+                certified=getattr(request.state, "certified", ""),
+            )
             if verdict.code != 200:
                 asks = {"WWW-Authenticate": 'Basic realm="shoal"'} if verdict.code == 401 else None
                 return JSONResponse({"problem": verdict.why}, verdict.code, asks)
@@ -117,6 +125,15 @@ def admin_app(
     )
 
 
+class _Protocol(H11Protocol):
+    """HTTP that knows to whom the certificate of who asks is made out."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        names = certified_names(transport.get_extra_info("peercert"))
+        self.app_state = {**self.app_state, "certified": min(names, default="")}
+
+
 class _Server(uvicorn.Server):
     """Uvicorn without its own ideas about signals: the broker's process has its own."""
 
@@ -143,6 +160,7 @@ class AdminServer:
             log_config=None,
             access_log=False,
             lifespan="off",
+            http=_Protocol,
             timeout_graceful_shutdown=STOP_TIMEOUT_S,
         )
         self._server = _Server(self._config)

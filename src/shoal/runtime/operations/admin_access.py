@@ -1,8 +1,8 @@
 """Who may ask a broker at its admin port, and who may order it about.
 
-Operators say who they are by HTTP's Basic authentication.  A right password is remembered, as a
-keyed hash in memory, so that Prometheus costs no core every few seconds; a wrong one is answered
-late, as clients' are (`password_checks.py`).
+Operators say who they are by a certificate or by HTTP's Basic authentication.  A right password is
+remembered, as a keyed hash in memory, so that Prometheus costs no core every few seconds; a wrong
+one is answered late, as clients' are (`password_checks.py`).
 """
 
 from __future__ import annotations
@@ -50,17 +50,26 @@ class AdminAccess:
     def renew(self, section: AdminSection) -> None:
         """As the section is now; AccessError changes nothing."""
         users = read_users(section.passwords, "admin.passwords")
-        self._is_open = not section.passwords
+        self._is_open = not section.knows_operators
         self._orders = section.orders
         self._checks = PasswordChecks(partial(check_password, users))
         self._secret = secrets.token_bytes(32)
         self._right: set[bytes] = set()
 
     async def judge(
-        self, authorization: str, address: str | None, path: str, *, is_order: bool
+        self,
+        authorization: str,
+        address: str | None,
+        path: str,
+        *,
+        is_order: bool,
+        certified: str = "",
     ) -> Verdict:
-        """Whether who sends this `Authorization` header from there may have what is at `path`."""
-        verdict = await self._judge(authorization, address, is_order=is_order)
+        """Whether who sends this `Authorization` header from there may have what is at `path`.
+
+        `certified` is the name in a certificate that was checked; it says who asks.
+        """
+        verdict = await self._judge(authorization, address, certified, is_order=is_order)
         who = Party("", verdict.operator, address)
         if verdict.code != 200:
             code = ReasonCode.NOT_AUTHORIZED
@@ -71,15 +80,19 @@ class AdminAccess:
             self._wake()
         return verdict
 
-    async def _judge(self, authorization: str, address: str | None, *, is_order: bool) -> Verdict:
+    async def _judge(
+        self, authorization: str, address: str | None, certified: str, *, is_order: bool
+    ) -> Verdict:
         if self._is_open:
             return Verdict()
-        given = read_basic(authorization)
-        if given is None:
-            return Verdict(401, "this broker wants to know who asks")
-        name, password = given
-        if not await self._is_right(name, password, address):
-            return Verdict(401, "the operator's name or password is wrong", name)
+        name = certified
+        if not certified:
+            given = read_basic(authorization)
+            if given is None:
+                return Verdict(401, "this broker wants to know who asks")
+            name, password = given
+            if not await self._is_right(name, password, address):
+                return Verdict(401, "the operator's name or password is wrong", name)
         if is_order and self._orders and name not in self._orders:
             return Verdict(403, f"{name} may not order brokers (admin.orders)", name)
         return Verdict(operator=name)

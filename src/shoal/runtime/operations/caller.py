@@ -31,13 +31,15 @@ class RefusedError(OSError):
 class Caller(NamedTuple):
     """How admin ports of a network are reached, and who asks.
 
-    `server_name` is to whom the certificate is made out, if not to the host.
+    `server_name` is to whom the certificate is made out, if not to the host, and `certificate`
+    the file with the operator's own.
     """
 
     context: ssl.SSLContext | None = None
     authorization: str = ""
     server_name: str = ""
     names_brokers: bool = False
+    certificate: str = ""
 
     def to(self, broker: BrokerId) -> Caller:
         """Who asks this broker; with an authority of the network's own it proves its name."""
@@ -68,6 +70,9 @@ class Caller(NamedTuple):
             if self.context is None and speaks_tls(address):
                 why = "it speaks TLS; set admin.certificate in the network file"
                 raise RefusedError(why) from None
+            if self.certificate and isinstance(error, http.client.RemoteDisconnected):
+                why = f"it hangs up on {self.certificate}, which admin.operator_authority may not"
+                raise RefusedError(f"{why} have signed") from None
             if isinstance(error, http.client.HTTPException):  # it was killed while it answered
                 raise OSError(f"the answer broke off: {error!r}") from None
             raise
@@ -94,10 +99,17 @@ class _Connection(http.client.HTTPConnection):
             self.sock = self._caller.context.wrap_socket(plain, server_hostname=name)
 
 
-def make_caller(section: AdminSection, operator: str = "", password: str = "") -> Caller:
-    """Who asks the brokers of a network; ValueError for an authority that cannot be used."""
+def make_caller(
+    section: AdminSection, operator: str = "", password: str = "", certificate: str = ""
+) -> Caller:
+    """Who asks the brokers of a network; ValueError for a file that cannot be used.
+
+    `certificate` names a PEM file with the operator's certificate and its key.
+    """
     authorization = basic(operator, password) if operator else ""
     if not section.is_over_tls:
+        if certificate:
+            raise ValueError(f"{certificate}: the network's admin ports do not speak TLS")
         return Caller(None, authorization)
     path = section.authority
     if path and not Path(path).is_file():
@@ -106,7 +118,12 @@ def make_caller(section: AdminSection, operator: str = "", password: str = "") -
         context = ssl.create_default_context(cafile=path or None)
     except ssl.SSLError as error:
         raise ValueError(f"admin.authority: {path}: {error}") from None
-    return Caller(context, authorization, names_brokers=bool(path))
+    if certificate:
+        try:
+            context.load_cert_chain(certificate)
+        except OSError as error:  # TLS's own errors are among them
+            raise ValueError(f"{certificate}: no certificate with its key: {error}") from None
+    return Caller(context, authorization, names_brokers=bool(path), certificate=certificate)
 
 
 def _problem(error: ssl.SSLError) -> str:

@@ -65,7 +65,7 @@ def with_broker(network: Network, name: str, join: str, listen: Sequence[str]) -
 def read_join(network: Network, text: str) -> Join:
     """Whom a new broker joins, and where that listens; UserError when it does not say so."""
     name, given, address = text.partition("=")
-    known = {broker.name: broker.peers for broker in network.brokers}
+    known = {broker.name: broker.reached_at("peers") for broker in network.brokers}
     if not given and name not in known:
         raise UserError(f"--join: the network file lists no broker {name!r}; say {name}=HOST:PORT")
     try:

@@ -19,14 +19,23 @@ OperatorPassword = Annotated[
     str, typer.Option(envvar="SHOAL_OPERATOR_PASSWORD", help="And how you prove it.")
 ]
 
+OperatorCertificate = Annotated[
+    str,
+    typer.Option(
+        envvar="SHOAL_OPERATOR_CERTIFICATE",
+        metavar="FILE",
+        help="Or your certificate with its key, in PEM.",
+    ),
+]
 
-def read_caller(network: Network, operator: str, password: str) -> Caller:
+
+def read_caller(network: Network, operator: str, password: str, certificate: str = "") -> Caller:
     """Who asks the brokers of a network; UserError for what cannot be used."""
     from shoal.runtime.operations.caller import make_caller
 
     if password and not operator:
         raise UserError("--operator-password: whose is it? give --operator, too")
     try:
-        return make_caller(network.admin, operator, password)
+        return make_caller(network.admin, operator, password, certificate)
     except ValueError as error:
         raise UserError(str(error)) from error

@@ -32,7 +32,7 @@ async def ask_status(network: Network, caller: Caller) -> Statuses:
 
     UserError when none talks to this caller.
     """
-    listed = {broker.name: broker.admin for broker in network.brokers}
+    listed = {broker.name: broker.reached_at("admin") for broker in network.brokers}
     found = await _ask_all(listed, caller)
     if found.refusals and not any(found.values()):
         raise UserError("\n       ".join(f"{name}: {why}" for name, why in found.refusals.items()))

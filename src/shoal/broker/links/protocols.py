@@ -1,0 +1,48 @@
+"""Which link protocols two brokers have in common: the newest that both speak is spoken.
+
+A protocol is a number; a broker speaks all from its oldest to its newest.  A kind of message that
+came later than protocol 1 says since when it is there (`Message.since`), and does not go to a
+broker that does not know it: so it must be one that such a broker can do without.  What all must
+know begins a protocol that is the oldest, too, one version after brokers could speak it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from shoal.broker.wire import WireError
+from shoal.model import BrokerId
+
+
+class Protocols(NamedTuple):
+    """All from `oldest` to `newest`.
+
+    >>> print(Protocols(1, 1), "and", Protocols(2, 4))
+    1 and 2 to 4
+    """
+
+    oldest: int
+    newest: int
+
+    def __str__(self) -> str:
+        return f"{self.oldest} to {self.newest}" if self.oldest < self.newest else f"{self.newest}"
+
+
+# Those of this version.  Brokers that do not say which they speak, speak the first.
+FIRST = Protocols(1, 1)
+OURS = Protocols(1, 1)
+
+
+def agreed(broker: BrokerId, ours: Protocols, other: BrokerId, theirs: Protocols) -> int:
+    """The protocol that both speak; WireError names both where there is none.
+
+    >>> agreed("B1", Protocols(2, 4), "B2", Protocols(1, 3))
+    3
+    >>> agreed("B1", Protocols(2, 4), "B2", Protocols(5, 6))
+    Traceback (most recent call last):
+    shoal.broker.wire.WireError: B2 speaks link protocol 5 to 6, B1 speaks 2 to 4
+    """
+    newest = min(ours.newest, theirs.newest)
+    if newest < max(ours.oldest, theirs.oldest):
+        raise WireError(f"{other} speaks link protocol {theirs}, {broker} speaks {ours}")
+    return newest

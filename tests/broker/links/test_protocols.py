@@ -1,0 +1,75 @@
+"""Two versions on one link: the newest protocol that both speak, and what goes over it."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import msgspec
+import pytest
+
+from shoal.broker.custody import Custody
+from shoal.broker.links.controls import CONTROLS
+from shoal.broker.links.protocols import FIRST, OURS, Protocols
+from shoal.broker.links.session import LinkSession
+from shoal.broker.messages import Message, Unsubscribe
+from shoal.broker.wire import COMMON, Codec, WireError
+
+
+class Hint(Message, frozen=True):
+    """What the next version says, and the one before it can do without."""
+
+    text: str
+    since: ClassVar[int] = 2
+
+
+# The older broker's, which would refuse what it does not know, and the newer one's.
+OLDER, NEWER = Codec(COMMON + CONTROLS), Codec((*COMMON, *CONTROLS, Hint))
+
+
+def ends(theirs: Protocols, codec: Codec) -> tuple[LinkSession, LinkSession]:
+    """A broker of the next version and its neighbour, connected."""
+    one = LinkSession("n", "A", "B", 1, NEWER, protocols=Protocols(1, 2))
+    other = LinkSession("n", "B", "A", 1, codec, protocols=theirs)
+    said, answer = one.hello(), other.hello()
+    other.connected(said, 0)
+    one.connected(answer, 0)
+    return one, other
+
+
+def came(one: LinkSession, other: LinkSession) -> list[Message]:
+    other.receive(one.to_write(), 1)
+    return other.take()
+
+
+def test_what_the_other_end_does_not_know_is_not_sent() -> None:
+    one, other = ends(FIRST, OLDER)
+    assert (one.protocol, other.protocol) == (1, 1)
+    settled: list[bool] = []
+    custody = Custody(lambda: settled.append(True))
+    assert one.send(Hint("try B3"), custody)
+    custody.settle()
+    assert one.send(Unsubscribe("s"))
+    assert came(one, other) == [Unsubscribe("s")]
+    assert settled == [True]
+
+
+def test_once_both_are_upgraded_it_is_sent() -> None:
+    one, other = ends(Protocols(1, 2), NEWER)
+    assert (one.protocol, other.protocol) == (2, 2)
+    one.send(Hint("try B3"))
+    assert came(one, other) == [Hint("try B3")]
+
+
+def test_without_a_protocol_in_common_there_is_no_link() -> None:
+    with pytest.raises(WireError, match="A speaks link protocol 1 to 2, B speaks 3 to 4"):
+        ends(Protocols(3, 4), OLDER)
+
+
+def test_a_broker_that_does_not_say_speaks_the_first() -> None:
+    """As all did before there was a second."""
+    hello = LinkSession("n", "B", "A", 1, OLDER).hello()
+    assert hello.protocols == OURS
+    name, *fields = msgspec.msgpack.decode(OLDER.encode(hello)[5:])
+    shorter = msgspec.msgpack.encode([name, *fields[:-1]])
+    read = OLDER.decode(OLDER.encode(hello)[4:5] + shorter)
+    assert read.protocols == FIRST
