@@ -329,7 +329,8 @@ class Subscriber(Client):
         if not self.is_granted:
             shared = f"$share/{self.plan.group}/" if self.plan.group else ""
             where = [("$where", f"x >= {self.plan.least}")] if self.plan.least else []
-            self.write(packets.subscribe(1, f"{shared}chaos/#", self.plan.qos, where))
+            topic = f"{shared}chaos/{self.plan.publisher or '#'}"
+            self.write(packets.subscribe(1, topic, self.plan.qos, where))
 
     def received(self, packet: Packet) -> None:
         match packet.kind:

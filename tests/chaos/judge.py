@@ -140,9 +140,13 @@ def _owed(
             taken_s is not None
             and sent.at_s > session.granted_s
             and taken_s < session.until_s
-            and sent.x >= subscriber.least
+            and _wants(subscriber, key[0], sent.x)
         ):
             yield key
+
+
+def _wants(subscriber: SubscriberPlan, publisher: str, x: int) -> bool:
+    return x >= subscriber.least and subscriber.publisher in ("", publisher)
 
 
 def _judged_sessions(plan: Plan, history: Sequence[Event]) -> dict[str, _Session]:
@@ -376,7 +380,7 @@ def _disordered(plan: Plan, history: Sequence[Event]) -> list[Violation]:
 
 def _phantoms(plan: Plan, history: Sequence[Event]) -> list[Violation]:
     published = _publications(history)
-    least = {each.name: each.least for each in plan.subscribers}
+    subscribers = {each.name: each for each in plan.subscribers}
     found = []
     for event in history:
         if not isinstance(event, Got):
@@ -387,7 +391,7 @@ def _phantoms(plan: Plan, history: Sequence[Event]) -> list[Violation]:
             found.append(Violation("phantom", event.client, what + "which was not published"))
         elif publication.sent.x != event.x:
             found.append(Violation("phantom", event.client, what + "which was another"))
-        elif event.x < least[event.client]:
+        elif not _wants(subscribers[event.client], event.publisher, event.x):
             found.append(Violation("phantom", event.client, what + "which it did not ask for"))
     return found
 

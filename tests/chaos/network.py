@@ -37,6 +37,9 @@ PAGE_MB = os.sysconf("SC_PAGE_SIZE") / 2**20
 # What a broker may complain of; anything else of these levels is a fault of its own.
 BAD_LEVELS = ('"level": "error"', '"level": "critical"')
 
+# Who comes back in time does not count as gone.
+_VIEWS = {"patience_us": 60_000_000, "linger_us": 3_000_000}
+_RING = _VIEWS | {"reconfigure_us": 3_000_000, "price_percent": 0}
 # Quick to notice and quick to decide, so that a run of seconds has all of it.
 _SYSTEMS: dict[str, dict[str, Any]] = {
     "tree": {},
@@ -53,10 +56,10 @@ _SYSTEMS: dict[str, dict[str, Any]] = {
     # Nobody who comes back in time counts as gone, though others go round it after 3 s.
     "octopia": {**OCTOPIA, "patience_us": 60_000_000},
     "tid": {},
-    "dynatops": {"patience_us": 60_000_000, "reconfigure_us": 3_000_000, "price_percent": 0},
+    **dict.fromkeys(("dynatops", "bayeux", "geops"), _RING),
+    "tco": _VIEWS,
 }
-# Nor here.
-_LINK_LIMITS = {"dynatops": {"give_up_us": 60_000_000}}
+_LINK_LIMITS = {name: {"give_up_us": 60_000_000} for name in ("dynatops", "bayeux", "geops", "tco")}
 
 
 class Brokers:

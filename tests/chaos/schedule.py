@@ -12,16 +12,18 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from itertools import combinations
 from random import Random
 from typing import NamedTuple
 
 from shoal.overlays.octopia.parameters import Parameters
 from shoal.overlays.octopia.parameters import links as octopia_links
+from shoal.overlays.registry import MODULES
 from shoal.overlays.registry import SYSTEMS as REGISTERED
 
-SYSTEMS = ("tree", "grape", "pop", "bluedove", "self_organising", "octopia", "tid", "dynatops")
+# Systems of one's own need links and constants of theirs here and in `network.py`.
+SYSTEMS = tuple(MODULES)
 # Two clusters of two regions.
 OCTOPIA = {"clusters": 2}
 # What x of a publication is below; subscribers may want only what is at least something.
@@ -54,8 +56,9 @@ class PublisherPlan(NamedTuple):
 
 
 class SubscriberPlan(NamedTuple):
-    """It wants x of at least `least`.  Without `lasts` its session ends with each connection.
+    """It wants x of at least `least`, of one publisher if it names one.
 
+    Without `lasts` its session ends with each connection.
     `patience_s` is how long it waits for CONNACK; one that `roams` then tries another broker.
     """
 
@@ -67,6 +70,7 @@ class SubscriberPlan(NamedTuple):
     lasts: bool = True
     patience_s: float = 15.0
     roams: bool = False
+    publisher: str = ""
 
 
 class Action(NamedTuple):
@@ -127,7 +131,7 @@ def make_plan(system: str, seed: int, seconds: float = 20.0, faults: Collection[
     stores = REGISTERED[system].stores
     acknowledge = random.choice(("stored", "settled")) if stores else "settled"
     publishers = tuple(_publisher(number, system, brokers, random) for number in range(1, 4))
-    subscribers = tuple(_subscribers(brokers, random))
+    subscribers = tuple(_choosy(_subscribers(brokers, random), publishers, system, seed))
     maker = _Maker(random, brokers, publishers, subscribers)
     kinds = [kind for kind in FAULTS if not faults or kind in faults]
     # A few runs are crowded, most have one thing after the other.
@@ -191,6 +195,21 @@ def _subscribers(brokers: tuple[str, ...], random: Random) -> list[SubscriberPla
         SubscriberPlan("H2", random.choice(brokers), 1, group="h", lasts=False),
     ]
     return [*found, SubscriberPlan("F1", random.choice(brokers), 1, lasts=False)]
+
+
+def _choosy(
+    subscribers: list[SubscriberPlan],
+    publishers: tuple[PublisherPlan, ...],
+    system: str,
+    seed: int,
+) -> Iterator[SubscriberPlan]:
+    """Some of those that share with nobody want one topic: some systems go by topics."""
+    random = Random(f"{system} {seed} topics")
+    for each in subscribers:
+        if each.group or random.random() < 0.5:
+            yield each
+        else:
+            yield each._replace(publisher=random.choice(publishers).name)
 
 
 class _Maker:

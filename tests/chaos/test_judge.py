@@ -150,6 +150,16 @@ def test_a_filter_counts() -> None:
     assert kinds(phantom) == [("phantom", "S2")]
 
 
+def test_a_topic_counts() -> None:
+    choosy = SubscriberPlan("S9", "B2", 2, publisher="P2")
+    plan = PLAN._replace(subscribers=(*PLAN.subscribers, choosy))
+    granted = [*entered(-0.5, "S9"), Granted(at_s=-0.4, client="S9")]
+    assert kinds([*granted, *to_all(1, "P1", 1)], plan) == []
+    assert kinds([*granted, *to_all(1, "P2", 1)], plan) == [("lost", "S9")]
+    phantom = [*granted, *to_all(1, "P1", 1), got(1.2, "S9", "P1", 1)]
+    assert kinds(phantom, plan) == [("phantom", "S9")]
+
+
 def test_whoever_asks_for_one_connection_is_owed_nothing() -> None:
     assert kinds([e for e in WELL if not (isinstance(e, Got) and e.client == "F1")]) == []
 

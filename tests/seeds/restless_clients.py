@@ -1,30 +1,36 @@
-"""Clients of brokers that exchange links and are killed, in virtual time: what they are promised.
+"""Clients of brokers that are killed and start again, in virtual time: what they are promised.
 
-Each broker has a client that publishes, and one that has subscribed to everything.  What clients
-have been delivered, and that they subscribed, outlives their broker, as on its disk.  Whatever is
-said to be settled everybody must have, whoever is dead at that moment; once, and in order.
+Each broker has a client that publishes, and one that has subscribed, to everything unless it is
+said.  What clients have been delivered, and that they subscribed, outlives their broker, as on its
+disk.  Whatever is said to be settled everybody who wants it must have, whoever is dead at that
+moment; once, and in order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from types import MappingProxyType
 
 from shoal.broker.custody import Custody
 from shoal.broker.effects import Deliver
 from shoal.broker.messages import Advertise, Publish, Subscribe
-from shoal.model import EVERYTHING, Advertisement, BrokerId, Publication, Subscription
+from shoal.matching.semantics import matches
+from shoal.model import EVERYTHING, Advertisement, BrokerId, Filter, Publication, Subscription
 from shoal.mqtt.door.repeats import Repeats
 from shoal.runtime.node import Node
 
 Key = tuple[str, int]
+# Publications have one of so many topics each, by turns, and x below this.
+TOPICS, X_LIMIT = 5, 100
 
 
 class Subscriber:
     """One broker's; `got` is what it was delivered, in its order."""
 
-    def __init__(self, home: BrokerId) -> None:
+    def __init__(self, home: BrokerId, wanted: Filter = EVERYTHING) -> None:
         self.home = home
+        self.wanted = wanted
         self.got: dict[Key, None] = {}
         self.problems: list[str] = []
         self._repeats = Repeats({})
@@ -48,8 +54,15 @@ class Subscriber:
 class RestlessClients:
     """All of them; `now_us` says the time."""
 
-    def __init__(self, brokers: Iterable[BrokerId], now_us: Callable[[], int]) -> None:
-        self.subscribers = {name: Subscriber(name) for name in brokers}
+    def __init__(
+        self,
+        brokers: Iterable[BrokerId],
+        now_us: Callable[[], int],
+        wanted: Mapping[BrokerId, Filter] = MappingProxyType({}),
+    ) -> None:
+        self.subscribers = {
+            name: Subscriber(name, wanted.get(name, EVERYTHING)) for name in brokers
+        }
         self.unsettled: dict[Key, Publication] = {}
         self.settled = 0
         self.problems: list[str] = []
@@ -59,8 +72,10 @@ class RestlessClients:
     def start(self, node: Node) -> None:
         """A broker has started: its clients are there again."""
         client = f"s/{node.id}"
-        node.attach(client, self.subscribers[node.id])
-        node.request(client, Subscribe(Subscription(id=client, client=client, filter=EVERYTHING)))
+        subscriber = self.subscribers[node.id]
+        node.attach(client, subscriber)
+        wanted = Subscription(id=client, client=client, filter=subscriber.wanted)
+        node.request(client, Subscribe(wanted))
         publisher = f"p/{node.id}"
         node.request(
             publisher,
@@ -81,7 +96,10 @@ class RestlessClients:
             publisher=f"p/{node.id}",
             sequence=self._count,
             published_us=self._now_us(),
-            attributes={"x": self._count},
+            attributes={
+                "x": self._count % X_LIMIT,
+                "class": f"t{self._count % TOPICS}",
+            },
             assured=True,
         )
         self.unsettled[publication.key] = publication
@@ -95,7 +113,7 @@ class RestlessClients:
         self.problems += [
             f"{(self._now_us() - 1_000_000_000) / 1e6:.2f}: {each.home} lacks {publication.key}"
             for each in self.subscribers.values()
-            if publication.key not in each.got
+            if publication.key not in each.got and matches(each.wanted, publication.attributes)
         ]
 
     def judge(self) -> list[str]:

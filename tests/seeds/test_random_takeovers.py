@@ -43,7 +43,7 @@ class Takeovers:
                 case "kill" if len(sites) > 1:
                     network.kill(random.choice(sites).name)
                 case "start":
-                    for name in set(network.names) - network.sites.keys():
+                    for name in sorted(set(network.names) - network.sites.keys()):
                         network.start(name)
 
     def go(self, name: str, broker: str) -> Client:

@@ -102,6 +102,23 @@ def test_a_link_between_two_others_that_broke_makes_a_view_of_the_same_members()
     assert stage.view.version == 1  # nothing was lost in it
 
 
+def test_who_is_told_what_was_lost_and_takes_another_for_the_first_tells_that_one() -> None:
+    """A is back in a new life: C has lost it, B and A itself have not, and each waited."""
+    stage = Stage("B")
+    lost = LinkLost((0, ""), "A", True)
+    assert sent(stage.say("C", lost), LinkLost) == [("A", lost)]
+    assert sent(stage.say("C", LinkLost((9, ""), "A", True)), LinkLost) == []
+    # Whoever comes to be the first is told, too.
+    effects = stage.heard(LinkChanged("A", LinkState.FAILED))
+    assert sent(effects, LinkLost) == []
+    assert stage.gathered()
+    stage = Stage("C")
+    effects = stage.say("D", LinkLost((0, ""), "B", True))
+    assert sent(effects, LinkLost) == [("A", LinkLost((0, ""), "B", True))]
+    effects = stage.heard(LinkChanged("A", LinkState.FAILED))
+    assert ("B", LinkLost((0, ""), "B", True)) in sent(effects, LinkLost)
+
+
 def test_who_has_started_anew_and_is_back_stays() -> None:
     """So what it is to have is sent again, and not to all but it."""
     stage = Stage("A")

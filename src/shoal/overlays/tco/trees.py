@@ -41,6 +41,7 @@ def tree_of(
     for home in sorted(homes):
         if home not in before:
             before.setdefault(hub, entry)
+        if home not in before:
             before[home] = hub
     return _cut_back(entry, homes, before)
 

@@ -102,8 +102,9 @@ class Telling:
             told = self._told.get(control.client_id)
             if told is not None and broker in told.registrars:
                 before, told.registrars = told.registrars, self._registrars(control.client_id)
-                for registrar in set(told.registrars) - set(before):
-                    self._tell_registrar(registrar, control, now_us)
+                for registrar in told.registrars:
+                    if registrar not in before:
+                        self._tell_registrar(registrar, control, now_us)
 
     @property
     def _all_read(self) -> bool:
@@ -194,8 +195,9 @@ class Telling:
             return True
         chosen = registrars(client_id, (*told.registrars, broker))
         before, told.registrars = told.registrars, chosen
-        for registrar in set(before) - set(chosen):
-            self._tell_registrar(registrar, Ended(client_id, self._broker_id), now_us)
+        for registrar in before:
+            if registrar not in chosen:
+                self._tell_registrar(registrar, Ended(client_id, self._broker_id), now_us)
         return broker in chosen
 
     # --- how it is said -----------------------------------------------------------------------

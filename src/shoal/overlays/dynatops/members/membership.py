@@ -9,6 +9,7 @@ sent again in the next.
 | who | hears | does |
 | --- | --- | --- |
 | a member | a link to a member is lost | sends nothing more over it in this view; LinkLost |
+| | LinkLost | passes it on to whom it takes for the manager |
 | | a later view, which has it | is in it; passes it on |
 | | a later view without it | passes it on; JoinWanted, unless it leaves |
 | | JoinWanted | passes it on to the manager, until there is a view with who wants it |
@@ -71,6 +72,8 @@ class Membership:
         self._is_free = is_free
         # Members whose link was lost, or did not come up in time, and is not there again.
         self._down: set[BrokerId] = set()
+        # Whose links others have lost, and whether they had been up, in this view.
+        self._lost_elsewhere: dict[BrokerId, bool] = {}
         # When members started, as far as heard.
         self._lives: dict[BrokerId, int] = {}
         self._joiners: dict[BrokerId, int] = {}
@@ -161,7 +164,7 @@ class Membership:
             case EndRefused():
                 self.links.end_refused(neighbour)
             case LinkLost(age, broker, had_been_up):
-                self._link_lost(age, broker, had_been_up=had_been_up)
+                self._link_lost(age, broker, had_been_up=had_been_up, out=out)
             case _:
                 raise unexpected(message, f"neighbour {neighbour}")
         self._look(now_us, out)
@@ -197,10 +200,16 @@ class Membership:
         else:
             self._tell(LinkLost(view.age, broker, had_been_up), out)
 
-    def _link_lost(self, age: Age, broker: BrokerId, *, had_been_up: bool) -> None:
+    def _link_lost(
+        self, age: Age, broker: BrokerId, *, had_been_up: bool, out: list[Effect]
+    ) -> None:
         view = self.view
         if view is not None and age == view.age and broker in view.members:
             self._is_renewing = self._is_renewing or had_been_up
+            self._lost_elsewhere[broker] = self._lost_elsewhere.get(broker, False) or had_been_up
+            # Whoever is passed over for the manager may be back, and is it for this one.
+            if not self.is_manager:
+                self._tell(LinkLost(age, broker, had_been_up), out)
 
     def _join(self, broker: BrokerId, life: int, neighbour: BrokerId, out: list[Effect]) -> None:
         view = self.latest
@@ -247,8 +256,8 @@ class Membership:
         """Say all that whoever is the manager now must know."""
         if self.view is None:
             return
-        for broker in sorted(self._down):
-            was_up = broker in self.links.broken
+        for broker in sorted(self._down | self._lost_elsewhere.keys()):
+            was_up = broker in self.links.broken or self._lost_elsewhere.get(broker, False)
             self._tell(LinkLost(self.view.age, broker, was_up), out)
         for broker, life in self._joiners.items():
             self._tell(JoinWanted(broker, life), out)
@@ -361,6 +370,7 @@ class Membership:
         self.view = view
         self.places = self._place(view)
         self.links.broken.clear()
+        self._lost_elsewhere.clear()
         self._is_renewing = False
         self._down &= set(view.members)
         self._down -= {each for each, life in self.met.items() if view.lives.get(each) == life}

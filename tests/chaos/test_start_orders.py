@@ -1,0 +1,53 @@
+"""Processes that all end and start in every order, one of them paused meanwhile; then once more.
+
+The same in virtual time, with far more seeds: `tests/seeds/test_start_orders.py`.
+"""
+
+from __future__ import annotations
+
+from itertools import count, permutations
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tests.chaos.schedule import Action, Plan, make_plan
+from tests.chaos.test_chaos import JUDGED, play
+
+# How many orders three brokers have; of four these are some.
+ORDERS = 6
+
+
+def starting_plan(system: str, number: int, times: int = 2) -> Plan:
+    """All end, and start in the order of this number; all end again, and start in any order."""
+    plan = next(
+        plan
+        for seed in count(number, ORDERS)
+        if len((plan := make_plan(system, seed)).brokers) == 3 or system == "octopia"
+    )
+    random = Random(f"{system} {number}")
+    orders = list(permutations(plan.brokers))
+    step = len(orders) // ORDERS
+    at_s, actions = 0.5, []
+    for order in (orders[number * step], random.choice(orders))[:times]:
+        how = random.choice(("kill", "kill", "stop"))
+        actions += [Action(at_s, how, broker) for broker in order]
+        for broker in order:
+            at_s = round(at_s + random.choice((0.0, 0.3, 2.0, 4.0)), 3)
+            actions.append(Action(at_s, "start", broker))
+        paused_s = round(at_s + random.uniform(-0.3, 1.0), 3)
+        paused = random.choice(order[:-1])
+        actions += [Action(paused_s, "pause", paused), Action(paused_s + 1.0, "resume", paused)]
+        at_s += 3.0
+    return plan._replace(seconds=at_s, actions=tuple(sorted(actions)))
+
+
+def test_all_start_in_another_order(tmp_path: Path) -> None:
+    play(starting_plan("tree", 3, times=1), tmp_path)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("number", range(ORDERS))
+@pytest.mark.parametrize("system", JUDGED)
+def test_all_start_in_every_order(tmp_path: Path, system: str, number: int) -> None:
+    play(starting_plan(system, number), tmp_path)
