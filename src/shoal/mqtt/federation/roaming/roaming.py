@@ -489,8 +489,8 @@ class Roaming:
         self.homes.pop(client_id)
         known_us, known = self._entered.get(client_id, (0, ""))
         if known == broker:
-            # Later than that journey, and before any other.
-            session.entered_us = at_us + 1
+            # Later than that journey, and than it was let in there, and before any other.
+            session.entered_us = max(at_us, known_us) + 1
             self._entered[client_id] = (session.entered_us, self._broker_id)
             self.telling.tell_all(self._about(session), now_us)
         elif known == self._broker_id and known_us > session.entered_us:
