@@ -10,6 +10,7 @@ import msgspec
 
 from shoal.matching.segments import Dimension
 from shoal.overlays.bluedove.parameters import Parameters as BluedoveParameters
+from shoal.overlays.dynatops.parameters import Managed
 from shoal.overlays.dynatops.parameters import Parameters as DynatopsParameters
 from shoal.overlays.octopia.parameters import Parameters as OctopiaParameters
 from shoal.overlays.publisher_relocation.choosing import Priority
@@ -128,4 +129,6 @@ def drawn(system: str, random: Random, brokers: tuple[str, ...] = ()) -> msgspec
     parameters = eager(system, publications, brokers)
     if isinstance(parameters, SelfOrganisingParameters) and publications % 2:
         return msgspec.structs.replace(parameters, publishers=Publishers.STAY)
+    if isinstance(parameters, DynatopsParameters) and publications % 2:
+        return msgspec.structs.replace(parameters, manager=Managed.PAIRWISE)
     return parameters

@@ -39,7 +39,7 @@ from shoal.broker.messages import (
 )
 from shoal.broker.records import RefusalRecord
 from shoal.clients.courier_messages import ClientNotice, ClientRequest
-from shoal.clients.doors import Had, StandsFor, WhoHad
+from shoal.clients.doors import Had, StandsFor, Stayed, Wants, WhoHad, WhoWants, Wish
 from shoal.clients.messages import (
     MigrationAdvertisement,
     Paused,
@@ -52,6 +52,7 @@ from shoal.model import Advertisement, MessageId, Publication, Subscription
 from shoal.overlays.departure import DepartureMessage, Meet, Met
 from shoal.overlays.dynatops.messages import (
     Arriving,
+    Between,
     MembersMessage,
     TopicMessage,
     ViewCarrier,
@@ -188,6 +189,11 @@ MESSAGES: dict[type[Message], st.SearchStrategy[Message]] = {
     Had: st.builds(
         Had, IDS, BITS, NOT_NEGATIVE, NUMBERS, st.dictionaries(CLIENTS, NUMBERS), tuples(CLIENTS)
     ),
+    WhoWants: st.builds(WhoWants),
+    Wants: st.builds(
+        Wants, tuples(st.builds(Wish, CLIENTS, tuples(NAMES), NUMBERS, st.booleans()))
+    ),
+    Stayed: st.builds(Stayed, CLIENTS),
     Resume: st.builds(Resume, NUMBERS, st.booleans()),
     Goodbye: st.builds(Goodbye),
     Rejected: st.builds(Rejected, NAMES),
@@ -224,6 +230,7 @@ BASES = {
     TopicMessage,
     ViewCarrier,
     Arriving,
+    Between,
 }
 ANY_MESSAGE = st.one_of(list(MESSAGES.values()))
 FRAMES = st.builds(Frame, NUMBERS, NUMBERS, st.one_of(st.none(), ANY_MESSAGE))

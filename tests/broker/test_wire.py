@@ -22,7 +22,7 @@ from shoal.broker.messages import (
     Unsubscribe,
 )
 from shoal.broker.wire import COMMON, Codec, Form, FrameReader, Vocabulary, WireError
-from shoal.clients.doors import Had, StandsFor, WhoHad
+from shoal.clients.doors import Had, StandsFor, Stayed, Wants, WhoHad, WhoWants
 from shoal.clients.messages import MESSAGES as CLIENTS_MESSAGES
 from shoal.model import (
     Constant,
@@ -50,7 +50,7 @@ SYSTEMS_MESSAGES: Vocabulary = tuple(
 EVERY: Vocabulary = COMMON + CLIENTS_MESSAGES + SYSTEMS_MESSAGES
 CODEC = Codec(EVERY)
 # What a door and its broker say stays on their machine.
-NEVER_WRITTEN = {StandsFor, WhoHad, Had}
+NEVER_WRITTEN = {StandsFor, WhoHad, Had, WhoWants, Wants, Stayed}
 FIGURES = st.integers(0, 2**63 - 1)
 TRACES = tuples(
     st.builds(

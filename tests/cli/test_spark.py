@@ -58,6 +58,17 @@ MATCH = "match --engine spark --subscriptions S.jsonl --publications"
             "--subscriptions none.csv: is no number, and no such file exists",
         ),
         (
+            "workload there --brokers -3 --out out",
+            "--brokers -3: give a number, airports:NUMBER, or a file",
+        ),
+        *(
+            (
+                f"workload there --brokers 3 --duration-s {seconds} --out out",
+                f"--duration-s {seconds}: a replay takes some seconds, such as 300",
+            )
+            for seconds in ("0", "-1", "nan", "inf")
+        ),
+        (
             "workload there --brokers 3 --publishers 0 --out out",
             "--publishers 0: must be at least 1",
         ),

@@ -140,6 +140,20 @@ def test_what_a_system_records_is_counted_and_fits_a_terminal(
     assert "…" not in text
 
 
+def test_what_a_ring_decided_is_shown(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    row = {"broker": "B1", "at_us": 1, "version": 3, "benefit": 1_234.4, "price": 56.7}
+    rows = [row | {"outcome": "done", "moved": 2}, row | {"outcome": "kept", "moved": 0}]
+    placed = {"broker": "B2", "at_us": 2, "client": "ann", "target": "B3"}
+    shown = [{"shown": {"reconfigurations": rows}}, {"shown": {"placements": [placed]}}]
+    found: list[dict[str, Any] | None] = [says(["B2"]) | each for each in shown]
+    _, text = run(capsys, monkeypatch, tmp_path, [*found, None], system="tree")
+    assert "2 brokers changed places: saves 1,234 for 57" in text
+    assert "brokers stay" in text
+    assert "user ann should go to B3" in text
+
+
 def test_watched_until_stopped(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

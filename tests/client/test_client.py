@@ -197,6 +197,12 @@ async def test_what_is_refused_is_said() -> None:
                 client.subscribe("a/#/b")
             with pytest.raises(ValueError, match="nothing can be published to it"):
                 await client.publish("a/+")
+            with pytest.raises(TypeError, match=r"payload is bytes, not str; text.encode\(\)"):
+                await client.publish("a", "text")  # type: ignore[arg-type]
+            with pytest.raises(TypeError, match="payload is bytes, not dict"):
+                await client.publish("a", {"x": 1})  # type: ignore[arg-type]
+            with pytest.raises(TypeError, match=r"a filter is a text such as .* not int"):
+                client.subscribe("a", 5)  # type: ignore[arg-type]
             with pytest.raises(ClientError, match="topic filter invalid"):
                 await client.subscribe("a?x>").granted()
             with pytest.raises(ValueError, match="has no form as a user property"):

@@ -41,6 +41,8 @@ from shoal.model import EVERYTHING, Value
         ("$where/n=a%2Fb&m=%2B%23/a", "a", "n = 'a/b' AND m = '+#'"),
         ("$share/g/$where/x>3&y=1/a/+", "$share/g/a/+", "x > 3 AND y = 1"),
         ("$where/x>3/a?y=1", "a", "x > 3 AND y = 1"),
+        ("a?x=Rock AND Roll&y=1", "a", "x = 'Rock AND Roll' AND y = 1"),
+        ("a?x='UA AND t > 3'", "a", "x = 'UA AND t > 3'"),
     ],
 )
 def test_queries(text: str, topic_filter: str, sql: str) -> None:
@@ -73,6 +75,10 @@ def test_what_is_no_query(text: str) -> None:
         ("a?x=='UA'", 5, "cannot begin with ="),
         ("a?x= =1", 6, "cannot begin with ="),
         ("a?x=!3", 5, "cannot begin with !"),
+        ("a?x=UA AND t > 3", 8, "& joins tests"),
+        ("a?t>3 and x=UA", 7, "& joins tests"),
+        ("a?x=UA OR x=AA", 8, "commas join values"),
+        ("a?x=DL,UA OR x=AA", 11, "commas join values"),
         ("a? =1", 3, "no attribute before ="),
         ("a?x= ", 5, "no value after x ="),
         ("a?x='" + "%41" * 40, 5, "no closing quote"),

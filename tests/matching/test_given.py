@@ -14,6 +14,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
+from shoal.frames import match_frame
 from shoal.language import parse
 from shoal.matching import MatchIndex, explain, matches
 from shoal.matching.index import BATCH_MINIMUM, TESTS_MAXIMUM
@@ -134,7 +135,10 @@ def test_rows_loaded_from_arrays_look_at_types_too() -> None:
     [
         (pd.Series([3, None, 1], dtype="Int64"), [["number"], [], []]),
         (pd.Series([3.0, None, 1.0], dtype="Float64"), [["number"], [], []]),
-        (pd.Series([3.0, math.nan, 1.0]), [["number"], ["number"], []]),
+        # What pandas calls missing is missing, as in a table (`match_frame`).
+        (pd.Series([3.0, math.nan, 1.0]), [["number"], [], []]),
+        (pd.Series(["UA", math.nan, 3], dtype=object), [["text"], [], ["number"]]),
+        (np.array([3.0, math.nan, 1.0]), [["number"], ["number"], []]),
         (pd.Series([3, 0, 1]), [["number"], [], []]),
         (pd.Series(["UA", None, "x"], dtype="string"), [["text"], [], []]),
         (pd.Series(["UA", None, "x"], dtype="category"), [["text"], [], []]),
@@ -155,6 +159,59 @@ def test_columns_of_pandas_and_arrow(column: Any, found: list[list[str]]) -> Non
         index.add(id, parse(text))
     offsets, ids = index.match_batch({"a": column})
     assert [ids[offsets[at] : offsets[at + 1]].tolist() for at in range(3)] == found
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        pd.DataFrame({"a": [3, None, 1], "b": ["x", None, "y"]}),
+        pd.DataFrame({"a": pd.array([3, None, 1], dtype="Int64"), "b": ["x", None, "y"]}),
+        pa.table({"a": [3, None, 1], "b": ["x", None, "y"]}),
+        pa.RecordBatch.from_pydict({"a": [3, None, 1], "b": ["x", None, "y"]}),
+    ],
+    ids=lambda table: f"{type(table).__module__}.{type(table).__name__}",
+)
+def test_tables_are_columns(table: Any) -> None:
+    index = MatchIndex()
+    for id, text in ((1, "a > 2"), (2, "b = 'y'"), (3, "b IS NULL")):
+        index.add(id, parse(text))
+    offsets, ids = index.match_batch(table)
+    assert [ids[offsets[at] : offsets[at + 1]].tolist() for at in range(3)] == [[1], [3], [2]]
+    assert len(index.match_destinations_batch(table)[0]) == 4
+
+
+def test_a_table_means_the_same_to_the_index_and_to_match_frame() -> None:
+    table = pd.DataFrame({"id": [0, 1, 2], "a": [3.0, math.nan, 1.0]})
+    pairs = match_frame(table, pd.DataFrame({"id": ["s"], "filter": ["a > 2"]}))
+    assert pairs.num_rows == len(index_of("a > 2").match_batch(table)[1]) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("late", "publications are a sequence of attributes, columns by attribute, or a table"),
+        (({"a": 3} for _ in range(2)), "not generator"),
+        (3, "not int"),
+        ([3], "attributes are a mapping from names to values, not int"),
+        ([3] * BATCH_MINIMUM, "attributes are a mapping from names to values, not int"),
+        (np.array([(3,)], dtype=[("a", "i8")]), "attributes are a mapping"),
+        ({"a": 3}, "column 'a': int is no column"),
+        ({"a": "UA"}, "column 'a': str is no column"),
+        (pd.DataFrame([[1, 2]], columns=["a", "a"]), "columns of the same name"),
+    ],
+)
+def test_what_is_no_batch_is_refused_in_words(given: Any, told: str) -> None:
+    with pytest.raises(TypeError, match=told):
+        index_of("a > 2").match_batch(given)
+
+
+@pytest.mark.parametrize("given", [pd.DataFrame({"a": [3]}), pd.Series({"a": 3}), [3], None, "a"])
+def test_what_is_no_publication_is_refused_in_words(given: Any) -> None:
+    index = index_of("a > 2")
+    asks = (index.match, index.matches_any, index.match_destinations)
+    for ask in (*asks, lambda each: matches(parse("a > 2"), each)):
+        with pytest.raises(TypeError, match="attributes are a mapping from names to values"):
+            ask(given)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 from shoal.language import parse
 from shoal.matching import MatchIndex, Outcomes, outcomes
 from shoal.matching.filed import buckets, filters
+from tests.examples import examples
 from tests.seeds.random_index import RandomIndex
 
 
@@ -22,7 +23,7 @@ def test_an_outcome_is_made_of_what_matches_now(
     for module in (buckets, filters, outcomes):
         monkeypatch.setattr(module, "FEW", few)
     found = 0
-    for seed in range(8):
+    for seed in range(examples(4)):
         random, drawn = Random(seed), RandomIndex(seed)
         index, made = MatchIndex(), Outcomes(tuple[Hashable, ...])
         for _ in range(120):
@@ -40,7 +41,7 @@ def test_an_outcome_is_made_of_what_matches_now(
             assert [made.of(attributes) for attributes in publications] == expected
             assert made.of_each(publications) == expected
             found += sum(map(len, expected))
-    assert found > 10_000
+    assert found > examples(5_000)
 
 
 def test_numbers_and_strings_of_one_attribute_take_ways_of_their_own() -> None:

@@ -1,4 +1,7 @@
-"""Hypothesis strategies for every packet that can be written."""
+"""Hypothesis strategies for every packet that can be written.
+
+Those that are drawn from are made once: to make one takes longer than to draw from it.
+"""
 
 from __future__ import annotations
 
@@ -47,6 +50,7 @@ FILTERS = st.sampled_from(["a", "a/+", "#", "+/b/#", "$share/g/a", "/"])
 PACKET_IDS = st.integers(1, 65_535)
 QOS = st.integers(0, 2)
 BYTE_STRINGS = st.binary(max_size=200)
+BOOLEANS = st.booleans()
 
 _VALUES: dict[str, st.SearchStrategy[Any]] = {
     "byte": st.integers(0, 1),
@@ -59,19 +63,28 @@ _VALUES: dict[str, st.SearchStrategy[Any]] = {
 }
 
 
-@st.composite
-def properties(draw: st.DrawFn, place: int) -> Properties:
+@cache
+def properties(place: int) -> st.SearchStrategy[Properties]:
     """Any properties that may stand there, as often as they may."""
     rows = [row for row in TABLE if place in row.places]
-    chosen = draw(st.lists(st.sampled_from(rows), max_size=4, unique_by=lambda row: row.field))
-    values: dict[str, Any] = {}
-    for row in chosen:
+    values: dict[str, st.SearchStrategy[Any]] = {}
+    for row in rows:
         value = TOPICS if row.field == "response_topic" else _VALUES[row.type.value]
         if row.repeats:
             most = 1 if place == PacketType.SUBSCRIBE and row.type.value != "string pair" else 3
-            values[row.field] = draw(st.lists(value, min_size=1, max_size=most).map(tuple))
-        else:
-            values[row.field] = draw(value)
+            value = st.lists(value, min_size=1, max_size=most).map(tuple)
+        values[row.field] = value
+    fields = st.lists(st.sampled_from(list(values)), max_size=4, unique=True)
+    return _properties(fields, values)
+
+
+@st.composite
+def _properties(
+    draw: st.DrawFn,
+    fields: st.SearchStrategy[list[str]],
+    strategies: dict[str, st.SearchStrategy[Any]],
+) -> Properties:
+    values = {field: draw(strategies[field]) for field in draw(fields)}
     if "authentication_data" in values:
         values.setdefault("authentication_method", "SCRAM")
     return Properties(**values) if values else NO_PROPERTIES
@@ -90,35 +103,42 @@ def _wills(held: Callable[[int], st.SearchStrategy[Properties]]) -> st.SearchStr
     return st.none() | st.builds(Will, NAMES, BYTE_STRINGS, QOS, st.booleans(), held(WILL))
 
 
+_MAYBE_NAMES, _MAYBE_BYTE_STRINGS = st.none() | NAMES, st.none() | BYTE_STRINGS
+_KEEP_ALIVES = st.integers(0, 65_535)
+
+
 @st.composite
 def _connects(
-    draw: st.DrawFn, version: int, held: Callable[[int], st.SearchStrategy[Properties]]
+    draw: st.DrawFn,
+    version: int,
+    wills: st.SearchStrategy[Will | None],
+    held: st.SearchStrategy[Properties],
 ) -> Connect:
-    username = draw(st.none() | NAMES)
+    username = draw(_MAYBE_NAMES)
     with_password = version == MQTT_5 or username is not None
     return Connect(
         client_id=draw(TEXT),
-        clean_start=draw(st.booleans()),
-        keep_alive_s=draw(st.integers(0, 65_535)),
+        clean_start=draw(BOOLEANS),
+        keep_alive_s=draw(_KEEP_ALIVES),
         version=version,
         username=username,
-        password=draw(st.none() | BYTE_STRINGS) if with_password else None,
-        will=draw(_wills(held)),
-        properties=draw(held(PacketType.CONNECT)),
+        password=draw(_MAYBE_BYTE_STRINGS) if with_password else None,
+        will=draw(wills),
+        properties=draw(held),
     )
 
 
 @st.composite
-def _publishes(draw: st.DrawFn, held: Callable[[int], st.SearchStrategy[Properties]]) -> Publish:
+def _publishes(draw: st.DrawFn, held: st.SearchStrategy[Properties]) -> Publish:
     qos = draw(QOS)
     return Publish(
         draw(TOPICS),
         draw(BYTE_STRINGS),
         qos,
-        draw(st.booleans()),
-        bool(qos) and draw(st.booleans()),
+        draw(BOOLEANS),
+        bool(qos) and draw(BOOLEANS),
         draw(PACKET_IDS) if qos else 0,
-        draw(held(PacketType.PUBLISH)),
+        draw(held),
     )
 
 
@@ -136,7 +156,7 @@ def packets(version: int) -> st.SearchStrategy[Packet]:
 
     held = _held(version)
     kinds: list[st.SearchStrategy[Packet]] = [
-        _publishes(held),
+        publishes(version),
         st.builds(
             Subscribe,
             PACKET_IDS,
@@ -185,9 +205,10 @@ def packets(version: int) -> st.SearchStrategy[Packet]:
 
 @cache
 def publishes(version: int) -> st.SearchStrategy[Publish]:
-    return _publishes(_held(version))
+    return _publishes(_held(version)(PacketType.PUBLISH))
 
 
 @cache
 def connects(version: int) -> st.SearchStrategy[Connect]:
-    return _connects(version, _held(version))
+    held = _held(version)
+    return _connects(version, _wills(held), held(PacketType.CONNECT))

@@ -53,4 +53,23 @@ def test_of_many_publications_the_first_are_looked_at(monkeypatch: pytest.Monkey
     assert list(complaints(asked, ROWS)) == [
         "delay is text in 1 of the first 2 rows; `delay > 30` compares numbers"
     ]
+    (none,) = complaints(Asked.of([parse("gusts > 30")]), ROWS)
+    assert none.startswith("none of the first 2 publications has gusts, and `gusts > 30` asks")
     assert list(complaints(asked, ())) == []
+
+
+@pytest.mark.parametrize(
+    ("filter", "values", "told"),
+    [
+        ("delay > 30", ["41", "n/a", "12"], "delay is text (in 1 of 3 rows no number: 'n/a'); "),
+        ("late", ["true", "False", "-"], "late is text (in 1 of 3 rows no boolean: '-'); "),
+        ("delay > 30", ["41", "12"], "delay is text in 2 of 2 rows; "),
+        ("delay > 30", ["a", "b"], "delay is text in 2 of 2 rows; "),
+    ],
+)
+def test_one_text_that_makes_a_column_text_is_named(
+    filter: str, values: list[str], told: str
+) -> None:
+    name = "late" if filter == "late" else "delay"
+    (found,) = complaints(Asked.of([parse(filter)]), [{name: value} for value in values])
+    assert found.startswith(told)

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
@@ -26,6 +28,7 @@ from shoal.pipeline.workloads.small_workload import write_small_workload
 from shoal.pipeline.workloads.windows import Window
 from shoal.pipeline.workloads.workload import (
     Distribution,
+    WorkloadCounts,
     WorkloadError,
     WorkloadOptions,
     class_counts,
@@ -58,22 +61,31 @@ def publications(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) 
 
 
 @pytest.fixture(scope="module")
-def workload(
+def counts_and_workload(
     spark: SparkSession, publications: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Path:
+) -> tuple[WorkloadCounts, Path]:
     out = tmp_path_factory.mktemp("workload") / "workload"
     counts = write_workload(spark, publications, out, OPTIONS)
     assert (counts.events, counts.publishers, counts.subscriptions) == (603, 3, 60)
     assert list(counts.selectivity) == ["low", "medium", "high"]
-    return out
+    return counts, out
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
+def workload(counts_and_workload: tuple[WorkloadCounts, Path]) -> Path:
+    return counts_and_workload[1]
+
+
+@pytest.fixture
 def table(spark: SparkSession, workload: Path) -> Callable[[str], list[Row]]:
     return lambda name: spark.read.parquet(str(workload / name)).collect()
 
 
-MINE = "id,filter,broker,from\na,gusts > 3,B2,\nb,gusts < 9,,1970-01-01T00:01:00Z\n"
+MINE = (
+    "id,filter,broker,from\na,gusts > 3,B2,\nb,gusts < 9,,1970-01-01T00:01:00Z\n"
+    "c,kind > 3 OR gust > 9,,\n"
+)
+TOLD = ("no publication has gust, and", "kind is text in ")
 WHO = "publisher,broker,advertisement\nbonn,B3,kind = 'station'\nkiel,,\n"
 
 
@@ -81,7 +93,7 @@ WHO = "publisher,broker,advertisement\nbonn,B3,kind = 'station'\nkiel,,\n"
     ("changes", "mine", "who"),
     [
         ({}, "", ""),
-        ({"distribution": "clustered", "spread": 2, "aim_at": ("gusts",)}, "", ""),
+        ({"distribution": "clustered", "spread": 2, "aim_at": ("gusts",), "seed": 2}, "", ""),
         ({"publishers": 2, "window": Window(5 * SECOND_US, 100 * SECOND_US)}, "", ""),
         ({"home": "kind", "duration_us": None, "brokers": "3", "spread": None}, "", ""),
         ({"subscriptions": 3}, MINE, WHO),
@@ -90,6 +102,7 @@ WHO = "publisher,broker,advertisement\nbonn,B3,kind = 'station'\nkiel,,\n"
 def test_few_publications_need_no_spark_and_give_the_same(
     spark: SparkSession,
     publications: Path,
+    counts_and_workload: tuple[WorkloadCounts, Path],
     tmp_path: Path,
     changes: dict[str, Any],
     mine: str,
@@ -101,13 +114,20 @@ def test_few_publications_need_no_spark_and_give_the_same(
             (tmp_path / f"{name}.csv").write_text(text)
             options = msgspec.structs.replace(options, **{name: tmp_path / f"{name}.csv"})
     small = write_small_workload(publications, tmp_path / "small", options)
-    by_spark = write_workload(spark, publications, tmp_path / "spark", options)
+    if changes:
+        out = tmp_path / "spark"
+        by_spark = write_workload(spark, publications, out, options)
+    else:
+        by_spark, out = counts_and_workload
     # Means are summed up in another order.
     assert small.selectivity == pytest.approx(by_spark.selectivity)
     assert small == msgspec.structs.replace(by_spark, selectivity=small.selectivity)
+    told = TOLD if mine else ()
+    assert all(map(str.startswith, small.complaints, told))
+    assert len(small.complaints) == len(told)
     for name in ("brokers.parquet", "publishers.parquet", "subscriptions.parquet", "events"):
         found, wanted = (
-            read_table_file(tmp_path / each / name, inside="") for each in ("small", "spark")
+            read_table_file(each / name, inside="") for each in (tmp_path / "small", out)
         )
         assert found.schema.equals(wanted.schema), name
         assert found.to_pylist() == wanted.to_pylist(), name
@@ -202,7 +222,8 @@ def test_the_same_seed_gives_the_same_workload_and_another_does_not(
     other.conf.set("spark.sql.shuffle.partitions", "5")
     write_workload(other, publications, tmp_path / "again", OPTIONS)
     reseeded = msgspec.structs.replace(OPTIONS, seed=2)
-    write_workload(other, publications, tmp_path / "reseeded", reseeded)
+    # As Spark would, see above.
+    write_small_workload(publications, tmp_path / "reseeded", reseeded)
     for name in ("brokers.parquet", "publishers.parquet", "subscriptions.parquet", "events"):
         first, again, changed = (
             spark.read.parquet(str(folder / name)).collect()
@@ -259,7 +280,7 @@ def test_a_publisher_starts_at_home_or_at_random(
     options = msgspec.structs.replace(
         OPTIONS, brokers=str(file), spread=2, home="site", publishers=2, window=Window(0, 2_500_000)
     )
-    counts = write_workload(spark, publications, tmp_path / "w", options)
+    counts = write_small_workload(publications, tmp_path / "w", options)
     assert (counts.events, counts.publishers) == (6, 2)
     options = msgspec.structs.replace(options, publishers=None)
     counts = write_workload(spark, publications, tmp_path / "w", options, overwrite=True)
@@ -268,6 +289,23 @@ def test_a_publisher_starts_at_home_or_at_random(
     kiel = rows.where(F.col("publisher") == "kiel").first()
     assert kiel is not None
     assert (kiel["broker"], kiel["latitude"], kiel["longitude"]) == ("kiel", 54.3, 10.1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [({}, "there has no publications"), ({"window": Window(from_us=1)}, "lies in the window")],
+)
+def test_no_publications_are_said_to_be_none(
+    tmp_path: Path, changes: dict[str, object], message: str
+) -> None:
+    attributes = pa.struct([("site", pa.string())])
+    kinds = {"publisher": pa.string(), "sequence": pa.int64(), "time_us": pa.int64()}
+    (tmp_path / "there").mkdir()
+    empty = pa.schema([*kinds.items(), ("attributes", attributes)]).empty_table()
+    pq.write_table(empty, tmp_path / "there" / "publications.parquet")
+    options = msgspec.structs.replace(OPTIONS, **changes)
+    with pytest.raises(WorkloadError, match=message):
+        write_small_workload(tmp_path / "there", tmp_path / "w", options)
 
 
 @pytest.mark.parametrize(

@@ -84,10 +84,22 @@ def test_a_claim_has_one_row_whatever_the_data_sets() -> None:
     )
     assert html.count(' id="delay"') == html.count('class="reason"') == 1
     assert '<td colspan="5">Read as: the best. links differ</td>' in html
+    for line in ("Quotes", "Flights"):
+        assert f"{line}: of the paper's 2 claims 1 met, 1 missed." in text
+        assert f"{line}: of the paper's 2 claims 1 met, 1 missed." in html
     only = msgspec.structs.replace(study, claims=study.claims[:3])
     assert "| 68 % | 5 points | **missed** 71 % |  | Read as: the best. links differ |" in markdown(
         only
     )
+
+
+def test_a_second_reading_is_shown_and_not_counted() -> None:
+    second = msgspec.structs.replace(LOAD, id="again", is_again=True)
+    other = msgspec.structs.replace(second, dataset="flights", reading="the mean")
+    study = msgspec.structs.replace(STUDY, claims=(*STUDY.claims, second, other))
+    text = markdown(study)
+    assert "Quotes: of the paper's 2 claims 1 met, 1 missed." in text
+    assert "Read as, flights: the mean. Not counted: another reading of a claim above." in text
 
 
 def test_figures_are_at_the_right() -> None:

@@ -23,7 +23,7 @@ from shoal.broker.links.outbox import LinkLimits
 from shoal.broker.messages import Advertise, Publish, Subscribe, Unsubscribe
 from shoal.language import parse
 from shoal.model import EVERYTHING, Advertisement, Attributes, Publication, Subscription
-from shoal.mqtt.door.repeats import Repeats, Taker, UnorderedRepeats
+from shoal.mqtt.door.repeats import Repeats, Taker, UnorderedRepeats, stream_of
 from shoal.overlays.dynatops import parameters as dynatops
 from shoal.overlays.octopia import parameters as octopia
 from shoal.overlays.octopia.places.labels import Product, rows_of
@@ -59,7 +59,9 @@ class Subscriber:
         self.since_us = since_us
         self.until_us: int | None = None
         self.topic = ""
-        self.got: dict[tuple[str, int], None] = {}
+        # By key, the stream in which it is ordered.
+        self.got: dict[tuple[str, int], str] = {}
+        self.ordered_by: str | None = None
         self.problems: list[str] = []
         self._repeats = repeats
 
@@ -71,7 +73,7 @@ class Subscriber:
             self.problems.append(f"{self.id} got {publication.key} twice")
         if not self.wants(publication):
             self.problems.append(f"{self.id} got {publication.key} unasked")
-        self.got[publication.key] = None
+        self.got[publication.key] = stream_of(publication, self.ordered_by)
 
     def wants(self, publication: Publication) -> bool:
         attributes = publication.attributes
@@ -120,6 +122,7 @@ class RandomCustody:
                 topic="topic",
                 order=random.choice(list(dynatops.Order)),
                 reconfigure_us=random.choice([0, 2 * SECOND_US]),
+                manager=list(dynatops.Managed)[len(names) % 2],
                 price_percent=0,
             ).for_brokers(names)
         elif system == "tco":
@@ -237,9 +240,13 @@ class RandomCustody:
 
     def _subscribe(self, id: str, home: str) -> None:
         node, random = self.network.nodes[home], self.random
-        repeats: Taker = Repeats({}) if node.machine.keeps_order else UnorderedRepeats()
+        ordered_by = node.machine.ordered_by
+        repeats: Taker = UnorderedRepeats()
+        if node.machine.keeps_order or ordered_by is not None:
+            repeats = Repeats({}, ordered_by)
         least = random.randrange(8)
         subscriber = Subscriber(id, home, least, self.loop.now_us(), repeats)
+        subscriber.ordered_by = ordered_by
         if self.system in BY_TOPIC:
             subscriber.topic = random.choice(["", *TOPICS])
         self.subscribers.append(subscriber)
@@ -437,10 +444,10 @@ class RandomCustody:
         if isinstance(subscriber._repeats, UnorderedRepeats):
             return []
         found = []
-        for publisher in {publisher for publisher, _ in subscriber.got}:
-            numbers = [number for name, number in subscriber.got if name == publisher]
+        for stream in set(subscriber.got.values()):
+            numbers = [number for (_, number), each in subscriber.got.items() if each == stream]
             if numbers != sorted(numbers):
-                found.append(f"{subscriber.id} got {publisher}'s out of order")
+                found.append(f"{subscriber.id} got {stream!r} out of order")
         return found
 
     def _table_problems(self) -> list[str]:

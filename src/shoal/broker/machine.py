@@ -87,6 +87,11 @@ class Broker:
         """Whether a publisher's publications reach each subscriber in their order."""
         return self._strategy.keeps_order
 
+    @property
+    def ordered_by(self) -> str | None:
+        """The attribute by whose text their order is kept, where it is not by publisher alone."""
+        return self._strategy.ordered_by
+
     def onward(self, asked: Asked) -> Onward | None:
         """Where a publication would go from here (see `Strategy`)."""
         return self._strategy.onward(asked)

@@ -73,6 +73,10 @@ class Strategy(Protocol):
         """Whether a publisher's publications reach each subscriber in their order."""
 
     @property
+    def ordered_by(self) -> str | None:
+        """Where that is not so: the attribute by whose text it is, if by any."""
+
+    @property
     def congested(self) -> Mapping[BrokerId, int]:
         """The neighbours that it sends less because their links are congested, and since when."""
 
@@ -132,6 +136,10 @@ class BaseStrategy:
     @property
     def awaited(self) -> Collection[BrokerId]:
         return ()
+
+    @property
+    def ordered_by(self) -> str | None:
+        return None
 
     @property
     def congested(self) -> Mapping[BrokerId, int]:

@@ -258,9 +258,13 @@ class Client:
 
         `attributes` are what content filters see, besides the fields of a JSON payload.
         ClientError when the broker refuses it, ValueError for a topic or attributes that cannot
-        be.
+        be, TypeError for a payload that is not bytes.
         """
         check_topic(topic)
+        if not isinstance(payload, bytes):
+            kind = type(payload).__name__
+            hint = "; text.encode() makes them of a text" if isinstance(payload, str) else ""
+            raise TypeError(f"the payload is bytes, not {kind}{hint}")
         check_attributes(attributes or {})
         if attributes and self._session.version == MQTT_3_1_1:
             raise ValueError("MQTT 3.1.1 has no attributes; publish them as JSON, or use 5")

@@ -1,16 +1,19 @@
 """What a client that stands for others and its broker say about these: a door, for MQTT's clients.
 
 A system sees one client, whose subscriptions are those of all behind it.  One that moves clients by
-what they get asks of publications that it has traced who had them; so nothing is said, or looked
-for, before.  Both are on one machine: none of this travels.
+what they get asks of publications that it has traced who had them; one that moves them by what they
+want asks for that once, and is told of all that changes.  Nothing is said, or looked for, before.
+Both are on one machine: none of this travels.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+import msgspec
+
 from shoal.broker.messages import Message
-from shoal.model import ClientId, MessageId
+from shoal.model import ClientId, MessageId, SubscriptionId
 
 # No session is longer: what a message is numbered beyond that is a peer's garbage.
 MOST_BITS = 65_536
@@ -41,3 +44,31 @@ class Had(Message, frozen=True):
     times: int = 1
     untold: Mapping[ClientId, int] = {}
     gone: tuple[ClientId, ...] = ()
+
+
+class WhoWants(Message, frozen=True):
+    """To a client that stands for others: what does each of these want, now and from now on?"""
+
+
+class Wish(msgspec.Struct, frozen=True):
+    """What one of them subscribes to now, by the subscriptions of its door; none if it has left.
+
+    `since_us` is when it came.  Who `follows` is connected, and can be sent elsewhere.
+    """
+
+    client: ClientId
+    subscriptions: tuple[SubscriptionId, ...]
+    since_us: int = 0
+    follows: bool = False
+
+
+class Wants(Message, frozen=True):
+    """From a client that stands for others: those that came, left or want something else."""
+
+    wishes: tuple[Wish, ...]
+
+
+class Stayed(Message, frozen=True):
+    """From a client that stands for others: one of them was to go elsewhere, and is still here."""
+
+    client: ClientId

@@ -4,7 +4,8 @@ Each part between `&` is one test of one attribute, and all must hold: `=`, `!=`
 `<=`, `>`, `>=`; several values after `=` or `!=` stand between commas.  A value that is written
 as a JSON number is a number, `true` and `false` are booleans, all else is a string, which may
 stand in single quotes (`zip='01234'`, where a doubled quote is one); without quotes it cannot
-begin with `=`, `<`, `>` or `!`.  White space around names, values and comparisons does not count;
+begin with `=`, `<`, `>` or `!`, nor have SQL's `AND` or `OR` before a comparison.  White space
+around names, values and comparisons does not count;
 `%XX` is any character that has a meaning here.
 
 Clients that check topic filters themselves want `+` and `#` alone in their levels, and `#` last.
@@ -65,6 +66,8 @@ _SIGN = re.compile(r"!=|<>|<=|>=|[=<>]")
 _SPACE = re.compile(r"[ \t\r\n]*")
 _QUOTED = re.compile(r"'[^']*(?:''[^']*)*'")
 _PLAIN = re.compile(r"[^,&]*")
+# What joins tests in SQL: in a value it would be text, which nobody means.
+_SQL_WORD = re.compile(r"[ \t\r\n](AND|OR)(?=[ \t\r\n])", re.IGNORECASE)
 _ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})?")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?", re.ASCII)
 _NUMBER_STARTS = frozenset("-0123456789")
@@ -207,6 +210,10 @@ def _read_value(text: str, position: int, end: int, before: str) -> tuple[Value,
     if plain.group()[0] in _SIGN_CHARACTERS:
         message = f"a value cannot begin with {plain.group()[0]}; in quotes it can"
         _fail(text, start, message, _VALUE_WORDS)
+    word = _SQL_WORD.search(text, start, plain.end())
+    if word is not None and _SIGN.search(text, word.end(), plain.end()):
+        hint = "& joins tests" if word[1].upper() == "AND" else "commas join values"
+        _fail(text, word.start(1), f"{word[1]} and a comparison in a value: {hint}; or quote it")
     return read_plain_value(_decode(text, start, plain.end())), plain.end()
 
 

@@ -102,7 +102,12 @@ _STRAY_CHARACTERS = {
 
 
 def parse(text: str) -> Filter:
-    """The filter that a text stands for, its normal form computed; else FilterSyntaxError."""
+    """The filter that a text stands for, its normal form computed; else FilterSyntaxError.
+
+    TypeError for what is no text.
+    """
+    if not isinstance(text, str):
+        raise TypeError(f"a filter is a text such as 'price > 10', not {type(text).__name__}")
     check_encodable(text)
     if len(text) > MAX_TEXT_LENGTH:
         raise FilterSyntaxError(

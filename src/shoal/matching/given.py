@@ -30,12 +30,43 @@ def checked(attributes: Mapping[str, Any]) -> Attributes:
 
     So does ValueError an integer beyond 64 bits.  A mapping that needs no change is handed back.
     """
-    for value in attributes.values():
+    try:
+        values = attributes.values()
+    except (AttributeError, TypeError):  # a row of pandas has an array called `values`
+        raise TypeError(
+            f"attributes are a mapping from names to values, not {type(attributes).__name__}"
+        ) from None
+    for value in values:
         kind = type(value)
         if kind not in PLAIN_TYPES or (kind is int and not INTEGER_MIN <= value <= INTEGER_MAX):
             plain = {name: plain_value(name, each) for name, each in attributes.items()}
             return {name: each for name, each in plain.items() if each is not None}
     return attributes
+
+
+def columns_of(publications: Any) -> Mapping[str, Any] | None:
+    """The columns of a mapping, or of a table of pandas, Polars or Arrow; None of rows.
+
+    TypeError for what is neither, and for a table with columns of one name.
+
+    >>> import pyarrow as pa
+    >>> columns_of(pa.table({"price": [1.5]})).keys(), columns_of([{"price": 1.5}])
+    (dict_keys(['price']), None)
+    """
+    if isinstance(publications, Mapping):
+        return publications
+    names = getattr(publications, "column_names", getattr(publications, "columns", None))
+    if names is not None:
+        found = {name: publications[name] for name in names}
+        if len(found) < len(names):
+            raise TypeError("the table has columns of the same name")
+        return found
+    if isinstance(publications, str | bytes) or not hasattr(publications, "__len__"):
+        raise TypeError(
+            "publications are a sequence of attributes, columns by attribute, or a table, "
+            f"not {type(publications).__name__}"
+        )
+    return None
 
 
 def plain_value(name: str, given: Any) -> Value | None:

@@ -25,7 +25,7 @@ other threads run meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -33,8 +33,11 @@ import numpy as np
 import numpy.typing as npt
 
 from shoal.matching.filed.filters import FiledFilters
-from shoal.matching.given import checked
+from shoal.matching.given import checked, columns_of
 from shoal.model import Attributes, Filter
+
+# Attributes one after the other, columns by attribute, or a table.
+Publications = Any
 
 if TYPE_CHECKING:
     from shoal.matching.compiled.batches import CompiledFilters
@@ -172,12 +175,13 @@ class MatchIndex(FiledFilters):
         return known
 
     def match_batch(
-        self, publications: Mapping[str, Any] | Sequence[Attributes]
+        self, publications: Publications
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
         """The matches of each publication: those of number i are `ids[offsets[i]:offsets[i + 1]]`.
 
-        Publications are a sequence of attributes, or columns by attribute: numpy arrays (masked
-        where an attribute is missing), lists (None where missing), Arrow arrays or pandas series.
+        Publications are a sequence of attributes, columns by attribute, or a table of pandas,
+        Polars or Arrow.  Columns are numpy arrays (masked where an attribute is missing), lists
+        (None where missing), Arrow arrays or pandas series (where pandas takes NaN for missing).
         `ids` are int64 when every id of the index is such an integer, else objects.
         """
         batch = _batch_of(publications)
@@ -189,7 +193,7 @@ class MatchIndex(FiledFilters):
         return offsets, np.fromiter(found, object, len(found))
 
     def match_destinations_batch(
-        self, publications: Mapping[str, Any] | Sequence[Attributes]
+        self, publications: Publications
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
         """As `match_batch`, with the destinations of the filters that match, each once."""
         batch = _batch_of(publications)
@@ -217,15 +221,14 @@ class MatchIndex(FiledFilters):
                 compiled.remove(id)
 
 
-def _batch_of(publications: Mapping[str, Any] | Sequence[Attributes]) -> Batch | None:
+def _batch_of(publications: Publications) -> Batch | None:
     """Columns, or None where making them takes longer than one publication after the other."""
-    if not isinstance(publications, Mapping) and len(publications) < BATCH_MINIMUM:
+    columns = columns_of(publications)
+    if columns is None and len(publications) < BATCH_MINIMUM:
         return None
     from shoal.matching.compiled.columns import Batch
 
-    if isinstance(publications, Mapping):
-        return Batch.of_columns(publications)
-    return Batch.of_publications(publications)
+    return Batch.of_publications(publications) if columns is None else Batch.of_columns(columns)
 
 
 def _one_by_one(

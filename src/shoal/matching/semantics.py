@@ -75,21 +75,22 @@ def _evaluate(expression: Expression, attributes: Attributes) -> bool | None:
 
 def evaluate_predicate(tested: Predicate, value: Value | None) -> bool | None:
     """One predicate on its attribute's value; None stands for a missing attribute."""
-    if tested.operator is Operator.IS_NULL:
+    operator = tested.operator
+    if operator is Operator.IS_NULL:
         return value is None
-    if tested.operator is Operator.IS_NOT_NULL:
+    if operator is Operator.IS_NOT_NULL:
         return value is not None
     if value is None or kind_of(value) is not tested.kind:
         return None
-    match tested.operator, tested.operand:
+    in_order = _BY_ORDER.get(operator)
+    if in_order is not None:
+        order = compare(value, tested.operand)  # type: ignore[arg-type]  # no tuple, see `predicate`
+        return None if order is None else in_order(order)
+    match operator, tested.operand:
         case ((Operator.LIKE | Operator.NOT_LIKE), str(pattern)):
             assert isinstance(value, str)
-            return shape(pattern)(value) is (tested.operator is Operator.LIKE)
+            return shape(pattern)(value) is (operator is Operator.LIKE)
         case ((Operator.IN | Operator.NOT_IN), tuple(values)):
             found = any(compare(value, each) == 0 for each in values)
-            return found is (tested.operator is Operator.IN)
-        case operator, operand:
-            assert operand is not None
-            assert not isinstance(operand, tuple)
-            order = compare(value, operand)
-            return None if order is None else _BY_ORDER[operator](order)
+            return found is (operator is Operator.IN)
+    raise AssertionError(f"not a predicate: {tested}")

@@ -32,6 +32,7 @@ from shoal.mqtt.connection.effects import Ask, ClientEffect, Close, HalfClose, W
 from shoal.mqtt.connection.house import Guest
 from shoal.mqtt.content import Json
 from shoal.mqtt.door.network import TO_ATTRIBUTE, Door
+from shoal.mqtt.door.repeats import stream_of
 from shoal.mqtt.federation.federation import Federation
 from shoal.mqtt.federation.roaming.homes import Homes
 from shoal.mqtt.limits import DEFAULT_LIMITS, MICROSECONDS, Limits
@@ -122,6 +123,8 @@ class BrokerClients:
             self._reception.moving = self.federation.moving
         # Whether the network keeps publishers' order: then the last of each says what came before.
         self.keeps_order = True
+        # Where it does not: the attribute by whose text it is kept, if by any.
+        self.ordered_by: str | None = None
         # What must not be forgotten, if there is somebody to write it (see `restoring`).
         self.journal: Journal | None = None
         self._system_topics = SystemTopics(
@@ -178,6 +181,11 @@ class BrokerClients:
             if broker is not None:
                 return f"{QUEUES_ARE_FULL} at {broker}"
         return ""
+
+    @property
+    def are_in_streams(self) -> bool:
+        """Whether publications are in streams, each in order (see `shoal.mqtt.door.repeats`)."""
+        return self.keeps_order or self.ordered_by is not None
 
     @property
     def patience(self) -> Patience:
@@ -417,8 +425,8 @@ class BrokerClients:
         audience = self.audience if self.audience is not None and self.audience.is_asked else None
         for delivery in deliveries:
             publication = delivery.routed.publication
-            if journal is not None and publication.assured and self.keeps_order:
-                journal.hear(publication)
+            if journal is not None and publication.assured and self.are_in_streams:
+                journal.hear(stream_of(publication, self.ordered_by), publication.sequence)
             if TO_ATTRIBUTE in publication.attributes:
                 if publication.publisher != self.door.client:
                     self.settle()

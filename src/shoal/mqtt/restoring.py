@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from shoal.model import BrokerId, ClientId
+from shoal.model import BrokerId
 from shoal.mqtt.broker_clients import BrokerClients
 from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.door.network import read_body
@@ -84,7 +84,7 @@ class Remembered:
         # By group and broker.
         self.groups: dict[tuple[str, str], GroupPut] = {}
         self.took: dict[tuple[tuple[str, int], str], TookPut] = {}
-        self.heard: dict[ClientId, int] = {}
+        self.heard: dict[str, int] = {}
         self.neighbours: dict[BrokerId, None] = {}
         self.messages: dict[int, MessagePut] = {}
         self.last_serial = 0

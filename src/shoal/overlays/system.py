@@ -113,7 +113,8 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     decides_after  which parameter says how many publications of one publisher it needs to decide
     oracle         what its tables must be
     planner        which parameters suit some brokers, by round trips and rates (`shoal plan`)
-    moves_subscribers   whether brokers ask doors, by the parameters, who gets what, and move them
+    moves_subscribers   whether brokers ask doors, by the parameters, who gets or wants what, and
+                   move them
     named          brokers that parameters name and no network needs to have, by key
     """
 

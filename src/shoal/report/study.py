@@ -7,7 +7,11 @@ Whatever made the study decides what is in it; the pages only show it.
 >>> count_verdicts([claim, msgspec.structs.replace(claim, verdict="missed")])
 {'met': 1, 'missed': 1}
 >>> score([claim, msgspec.structs.replace(claim, verdict="beaten", is_own=True)])
-"of the paper's 1 claims 1 met; of our own 1 aims 1 beaten"
+["of the paper's 1 claims 1 met; of our own 1 aims 1 beaten"]
+>>> score([claim, msgspec.structs.replace(claim, verdict="beaten", is_again=True)])
+["of the paper's 1 claims 1 met"]
+>>> score([claim, msgspec.structs.replace(claim, dataset="flights", verdict="missed")])
+["quotes: of the paper's 1 claims 1 met", "flights: of the paper's 1 claims 1 missed"]
 """
 
 from __future__ import annotations
@@ -31,7 +35,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """A claim, what it says, what we have, and, where it was missed, why that may be.
 
     Beaten is better than the paper by more than the band, which `band` puts in words; `reading`
-    says how the claim is read where the paper leaves a choice; `is_own` marks aims of our own.
+    says how the claim is read where the paper leaves a choice; `is_own` marks aims of our own, and
+    `is_again` another reading of a claim that has a row, shown beside it and not counted.
     """
 
     id: str
@@ -45,6 +50,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     band: str = ""
     reading: str = ""
     is_own: bool = False
+    is_again: bool = False
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,8 +122,20 @@ def count_verdicts(claims: Sequence[Finding]) -> Mapping[str, int]:
     return {verdict: counts[verdict] for verdict in VERDICTS if counts[verdict]}
 
 
-def score(claims: Sequence[Finding]) -> str:
-    """How many claims of the paper, and apart from them aims of our own, have each verdict."""
+def score(claims: Sequence[Finding]) -> list[str]:
+    """How many claims of the paper, and apart from them aims of our own, have each verdict.
+
+    A line for each data set, or reading, as a claim is judged once in each.
+    """
+    names = datasets(claims)
+    lines = []
+    for name in names:
+        line = _score([claim for claim in claims if claim.dataset == name and not claim.is_again])
+        lines.append(line if len(names) == 1 else f"{name}: {line}")
+    return lines
+
+
+def _score(claims: Sequence[Finding]) -> str:
     parts = []
     for is_own, whose in ((False, "of the paper's {} claims"), (True, "of our own {} aims")):
         some = [claim for claim in claims if claim.is_own is is_own]
@@ -141,7 +159,13 @@ def sections(claims: Sequence[Finding]) -> Mapping[str, list[list[Finding]]]:
 
 
 def reason(claims: Sequence[Finding]) -> str:
-    """How a claim was read, and why it was missed, once, whatever the data set."""
-    readings = (f"Read as: {claim.reading}." for claim in claims if claim.reading)
+    """How a claim was read, and why it was missed, once; each data set's where they differ."""
+    different = len({claim.reading for claim in claims}) > 1
+    readings = (
+        f"Read as{f', {claim.dataset}' if different else ''}: {claim.reading}."
+        for claim in claims
+        if claim.reading
+    )
+    again = ("Not counted: another reading of a claim above." for claim in claims if claim.is_again)
     reasons = (claim.reason for claim in claims if claim.reason)
-    return " ".join(dict.fromkeys([*readings, *reasons]))
+    return " ".join(dict.fromkeys([*readings, *again, *reasons]))

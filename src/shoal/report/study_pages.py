@@ -52,7 +52,9 @@ def _figures(study: StudyReport) -> Iterator[Figure]:
 
 def markdown(study: StudyReport) -> str:
     """The study as Markdown: claims, tables, and links to the figures."""
-    lines = [f"# {study.title}", "", " · ".join(study.facts), "", _score(study), ""]
+    lines = [f"# {study.title}", "", " · ".join(study.facts), ""]
+    for line in _scores(study):
+        lines += [line, ""]
     for note in study.notes:
         lines += [note, ""]
     for section, claims in sections(study.claims).items():
@@ -92,9 +94,8 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
 
 
-def _score(study: StudyReport) -> str:
-    text = score(study.claims)
-    return f"{text[:1].upper()}{text[1:]}."
+def _scores(study: StudyReport) -> list[str]:
+    return [f"{text[:1].upper()}{text[1:]}." for text in score(study.claims)]
 
 
 # --- HTML -----------------------------------------------------------------------------------------
@@ -106,7 +107,7 @@ def page(study: StudyReport) -> str:
         tag("header",
             tag("h1", study.title),
             tag("p", " · ".join(study.facts), class_="facts"),
-            tag("p", tag("b", _score(study)), class_="headline"),
+            [tag("p", tag("b", line), class_="headline") for line in _scores(study)],
             [tag("p", note, class_="note") for note in study.notes],
             tag("nav",
                 tag("a", "Finding by claim", href="#claims"),

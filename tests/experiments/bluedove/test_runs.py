@@ -15,7 +15,7 @@ from shoal.experiments.bluedove.claims import (
     ENGINE,
     LINEAR,
     RARE,
-    claims,
+    SINGLE,
     judge_all,
 )
 from shoal.experiments.bluedove.evidence import Evidence
@@ -300,6 +300,12 @@ def test_rare_reports_change_who_looks_at_them_only() -> None:
         ("peers-20", {WHOLE: fake(4.0), PEERS: fake(1.0)}, "missed"),
         ("peers-20", {WHOLE: fake(4.5), PEERS: fake(1.0)}, "met"),
         ("peers-20", {WHOLE: fake(7.5), PEERS: fake(1.0)}, "beaten"),
+        ("rate-peers", {PEERS: fake(25_000.0)}, "met"),
+        ("rate-peers", {PEERS: fake(24_000.0)}, "missed"),
+        ("response-amount", {policy_name(Policy.RESPONSE_TIME): fake(1.0),
+                             policy_name(Policy.SUBSCRIPTIONS): fake(1.0)}, "missed"),
+        ("response-amount", {policy_name(Policy.RESPONSE_TIME): fake(1.25),
+                             policy_name(Policy.SUBSCRIPTIONS): fake(1.0)}, "missed"),
         ("rate-20", {WHOLE: fake(118_000.0)}, "met"),
         ("rate-20", {WHOLE: fake(190_000.0)}, "missed"),
         ("rate-20", {WHOLE: fake(90_000.0)}, "missed"),
@@ -339,10 +345,32 @@ def test_figures_on_both_sides_of_a_band(
 
 
 def test_rows_that_depend_on_fresh_reports_say_so() -> None:
-    readings = {one.id: one.reading for one in claims(SCALE)}
-    for name in ("peers-20", "full-20", "response-time", "random", "deviation", "dimensions"):
+    readings = {one.id: one.reading for one in judge_all(Evidence({}, SCALE))}
+    named = ("peers-20", "full-20", "response-time", "random", "deviation", "dimensions", "slower")
+    for name in named:
         assert "400 times as fresh" in readings[name]
+    assert "100 times as fresh" in readings["fall"]
+    assert "100 times as fresh" in readings["third"]
     assert "fresh" not in readings["rate-peers"] + readings["amount-random"]
+
+
+def test_each_reading_says_how_fresh_its_own_reports_are() -> None:
+    adaptive, random = reports_name(Policy.ADAPTIVE), policy_name(Policy.RANDOM)
+    results = {name: fake(4.0) for name in (WHOLE, PEERS, adaptive, random)}
+    for reading in ("cut", "single", "engine"):
+        results |= {prefixed(reading, name): fake(4.0) for name in (WHOLE, PEERS)}
+    found = judge_all(Evidence(results, SCALE))
+    said = {one.dataset: one.reading.split(" times")[0] for one in found if one.id == "peers-20"}
+    assert said == {
+        LINEAR: "reports 400",
+        CUT: "reports 400",
+        SINGLE: "reports 4,000",
+        RARE: "reports 40",
+        ENGINE: "reports 20,000",
+    }
+    assert "every 10 s" in next(one for one in found if one.dataset == RARE).reading
+    # What looks at no load is judged once.
+    assert {one.dataset for one in found if one.id == "rate-peers"} == {LINEAR, CUT, SINGLE, ENGINE}
 
 
 @pytest.mark.parametrize("drawing", ["moved", "cut", "single"])

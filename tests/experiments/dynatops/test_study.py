@@ -73,7 +73,7 @@ def test_shares_are_judged_against_the_right_system() -> None:
     assert found["reconfiguring"][1] == "by changes an hour 0.1: 56 %"
 
 
-def test_what_falls_and_rises_for_some_time_between_exchanges() -> None:
+def test_overhead_by_cluster_is_judged_at_the_time_between_exchanges_of_all_other_runs() -> None:
     def with_clusters(part: Part, what: What, subscribing: dict[int, float]) -> list[Hours]:
         found = []
         for one in runs():
@@ -91,8 +91,24 @@ def test_what_falls_and_rises_for_some_time_between_exchanges() -> None:
     found = verdicts(with_clusters("cluster", "dynatops", falling), [])["cluster"]
     assert found[0] == "missed"
     found = verdicts(with_clusters("update", "up", inside), [])["cluster"]
-    assert found[0] == "met"
+    assert found[0] == "missed"
     assert "exchanged every 6 h: least at 10 (" in found[1]
+
+
+def test_reconfiguring_must_fall_at_every_step_whatever_users_do() -> None:
+    def with_hours(users: str, costs: dict[int, float]) -> dict[str, tuple[str, str]]:
+        found = []
+        for one in runs():
+            if one.part == "free" and one.setting.users_are == users:
+                slot = one.slots[0]._replace(reconfiguring=costs[one.setting.free_hours])
+                one = msgspec.structs.replace(one, slots=[slot])
+            found.append(one)
+        return verdicts(found, [])
+
+    falling, rising = {5: 9, 10: 7, 20: 5, 40: 5}, {5: 9, 10: 7, 20: 5, 40: 6}
+    for users, name in (("poisson", "free-cheaper"), ("location", "free-cheaper-location")):
+        assert with_hours(users, falling)[name][0] == "met"
+        assert with_hours(users, rising)[name][0] == "missed"
 
 
 def test_weight_that_mends() -> None:

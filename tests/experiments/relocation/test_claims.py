@@ -68,6 +68,18 @@ def test_what_a_figure_comes_to(name: str, value: float, verdict: str) -> None:
     assert BANDS[name].verdict(value)[0] == verdict
 
 
+def test_what_the_paper_says_once_is_counted_once() -> None:
+    again = {claim.id for claim in CLAIMS if claim.is_again}
+    assert again == {
+        "pop-matching",
+        "grape-memory-share",
+        "pop-memory-share",
+        "pop-between-matching_utilisation",
+        "random-pop-matching",
+    }
+    assert sum(not claim.is_own and not claim.is_again for claim in CLAIMS) == 56
+
+
 def test_judges_and_bands_together() -> None:
     figures = {BASELINE: 100.0, POP: 150.0, LOAD: 100.0, DELAY: 101.0}
     runs = [

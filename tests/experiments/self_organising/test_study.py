@@ -82,7 +82,9 @@ def test_hops_and_alpha() -> None:
     judged = verdicts(found)
     ids = ("best-hops", "falls-beyond", "mst-alpha", "mit-links", "mit-brokers", "ci-alpha")
     assert {id: judged[id][0] for id in ids} == dict.fromkeys(ids, "met")
-    assert judged["exchanges"][0] == "beaten"
+    assert judged["exchanges"][0] == "met"
+    dear = [msgspec.structs.replace(one, costs=one.costs | {"exchanges": [19.0]}) for one in found]
+    assert verdicts(dear)["exchanges"][0] == "missed"  # 3.1 % is not less than 3
     assert "4: 40 %" in judged["best-hops"][1]
 
 

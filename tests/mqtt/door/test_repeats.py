@@ -20,12 +20,27 @@ def test_what_its_own_repeat_has_overtaken_is_a_repeat() -> None:
 
 
 def test_only_so_many_publishers_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_PUBLISHERS", 2)
+    monkeypatch.setattr(module, "MAX_STREAMS", 2)
     repeats = Repeats({})
     for name in ("P", "Q", "P", "R"):
         (publication,) = publish(7, publisher=name).publications
         assert repeats.take(publication)
     assert list(repeats._last) == ["P", "R"]
+
+
+def test_in_streams_of_a_topic_only_those_to_the_same_are_repeats() -> None:
+    repeats = Repeats({"P\0=a": 5}, "topic")
+    found = {}
+    for number, attributes in (
+        (4, {"topic": "a"}),
+        (4, {"topic": "b"}),
+        (3, {}),
+        (6, {"topic": "a"}),
+    ):
+        (plain,) = publish(number, publisher="P").publications
+        publication = marked(msgspec.structs.replace(plain, attributes=attributes))
+        found[number, *attributes.values()] = repeats.take(publication)
+    assert found == {(4, "a"): False, (4, "b"): True, (3,): True, (6, "a"): True}
 
 
 def test_without_order_each_is_looked_up_by_itself() -> None:

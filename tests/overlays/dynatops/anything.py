@@ -10,6 +10,7 @@ from shoal.broker.messages import Message
 from shoal.overlays.dynatops.members.view import View
 from shoal.overlays.dynatops.messages import (
     Arrived,
+    Costly,
     Counted,
     EndRefused,
     EndWanted,
@@ -21,6 +22,9 @@ from shoal.overlays.dynatops.messages import (
     LinkLost,
     Row,
     Summary,
+    SwapAnswered,
+    SwapAsked,
+    SwapWanted,
     ToHomes,
     TopicCount,
     ToRoot,
@@ -52,6 +56,8 @@ def ring_messages(
         st.builds(TopicCount, st.sampled_from(["t", ""]), NUMBERS, some), max_size=3
     ).map(tuple)
     yes = st.booleans()
+    topics = st.lists(st.sampled_from(["t", ""]), max_size=3).map(tuple)
+    figures = st.floats()
     return {
         Introduction: st.builds(Introduction, NUMBERS, st.one_of(st.none(), views)),
         ViewSaid: st.builds(ViewSaid, views),
@@ -63,14 +69,11 @@ def ring_messages(
         Interest: st.builds(Interest, ages, brokers, some, NUMBERS, rows, numbers, yes, yes),
         Known: st.builds(Known, ages, brokers, brokers, NUMBERS),
         Counted: st.builds(Counted, ages, brokers, counts),
-        Summary: st.builds(
-            Summary,
-            ages,
-            brokers,
-            brokers,
-            st.lists(st.sampled_from(["t", ""]), max_size=3).map(tuple),
-            NUMBERS,
-        ),
+        Summary: st.builds(Summary, ages, brokers, brokers, topics, NUMBERS),
+        Costly: st.builds(Costly, ages, brokers, brokers, figures),
+        SwapAsked: st.builds(SwapAsked, ages, brokers, brokers, topics),
+        SwapAnswered: st.builds(SwapAnswered, ages, brokers, brokers, topics, figures),
+        SwapWanted: st.builds(SwapWanted, ages, brokers, brokers, brokers, figures, figures),
         ToRoot: st.builds(ToRoot, publications, ages, brokers, NUMBERS, brokers, NUMBERS, yes),
         ToHomes: st.builds(
             ToHomes, publications, ages, brokers, NUMBERS, NUMBERS, NUMBERS, yes, some

@@ -8,12 +8,12 @@ from random import Random
 import numpy as np
 import pytest
 
+from shoal.overlays.dynatops.planning.bound import reconfiguration_cost, smoothed_rate
 from shoal.overlays.dynatops.planning.costs import (
     after_swap,
     broker_costs,
     moved,
     notification_cost,
-    reconfiguration_cost,
     standing,
     swap_costs,
 )
@@ -21,7 +21,6 @@ from shoal.overlays.dynatops.planning.greedy import (
     improvements,
     is_worth_a_look,
     propose,
-    smoothed_rate,
 )
 from shoal.overlays.dynatops.planning.problem import Mapping, Problem, inverse, trees_of
 from shoal.overlays.dynatops.structures.chord import Chord

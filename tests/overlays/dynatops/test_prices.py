@@ -11,7 +11,8 @@ from shoal.overlays.dynatops.planning.advising.prices import (
     no_prices,
     predicted_prices,
 )
-from shoal.overlays.dynatops.planning.costs import moved, reconfiguration_cost
+from shoal.overlays.dynatops.planning.bound import reconfiguration_cost
+from shoal.overlays.dynatops.planning.costs import moved
 from shoal.overlays.dynatops.planning.problem import Mapping, Problem, inverse
 from shoal.overlays.dynatops.structures.chord import Chord
 from shoal.overlays.dynatops.structures.prefixes import QuadGrid, tapestry

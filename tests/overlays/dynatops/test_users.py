@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from shoal.broker.messages import Publish
+from shoal.broker.effects import Requested
+from shoal.broker.messages import Message, Publish
+from shoal.clients.doors import StandsFor, Stayed, Wants, Wish
 from shoal.language import parse
 from shoal.model import EVERYTHING, Advertisement, Publication, Subscription
 from shoal.overlays.dynatops.parameters import Parameters
@@ -71,3 +73,82 @@ def test_users_see_no_brokers_of_other_clusters_and_stay_unless_they_are_to_go()
         ring = world({"late": ("C", "news")}, cluster=cluster)
         ring.run()
         assert moves(ring) == []
+
+
+def test_brokers_look_one_after_the_other_at_who_came_before_they_had_heard() -> None:
+    """Two that alone want the same at two brokers: only one goes."""
+    ring = world({}, cluster=4, load_weight=0.0)
+    for name, home in (("c", "C"), ("d", "D")):
+        ring.add_subscriber(name, home)
+        ring.subscribe(0, home, Subscription(id=name, client=name, filter=parse("topic = 'art'")))
+    ring.run()
+    assert moves(ring) == [("c", "D")]
+
+
+# --- users behind doors -----------------------------------------------------------------------
+
+
+class Behind:
+    """A door at C, whose clients these are; both topics are wanted elsewhere."""
+
+    def __init__(self) -> None:
+        self.ring = world({}, cluster=4, load_weight=0.0)
+        self.now_us = SECOND_US
+        self.ring.add_subscriber("door", "C")
+        for topic in ("sport", "news"):
+            wants = Subscription(id=topic, client="door", filter=parse(f"topic = '{topic}'"))
+            self.ring.subscribe(0, "C", wants)
+        self.ring.run(self.now_us)
+        self.say(StandsFor())
+
+    def say(self, request: Message) -> None:
+        self.ring.brokers["C"].bring(self.now_us, Requested("door", request))
+        self.now_us += 5 * SECOND_US
+        self.ring.run(self.now_us)
+
+    def wishes(self, *wishes: Wish) -> None:
+        self.say(Wants(wishes))
+
+
+def follower(*topics: str, since_us: int = 0) -> Wish:
+    return Wish("u", topics, since_us, follows=True)
+
+
+def test_a_door_that_stands_for_others_is_no_user_and_they_are() -> None:
+    door = Behind()
+    assert moves(door.ring) == []
+    door.wishes(follower("sport"), Wish("stays", ("news",)), Wish("away", ()))
+    assert moves(door.ring) == [("u", "A")]
+
+
+def test_who_is_sent_away_is_not_looked_at_until_it_stays_or_comes_again() -> None:
+    door = Behind()
+    door.wishes(follower("sport"))
+    door.wishes(follower("news"))
+    assert moves(door.ring) == [("u", "A")]
+    door.say(Stayed("u"))
+    door.wishes(follower("news"))
+    assert moves(door.ring) == [("u", "A"), ("u", "B")]
+    door.wishes(follower("news", since_us=7))
+    assert moves(door.ring) == [("u", "A"), ("u", "B"), ("u", "B")]
+    door.wishes(Wish("u", ()))
+    door.wishes(follower("sport"))
+    assert len(moves(door.ring)) == 4
+
+
+def test_who_does_not_follow_counts_where_it_is() -> None:
+    door = Behind()
+    door.wishes(Wish("stays", ("sport",)))
+    door.wishes(follower("sport"))
+    assert moves(door.ring) == []
+
+
+def test_a_door_may_speak_of_somebody_who_is_a_client_itself() -> None:
+    door = Behind()
+    door.ring.add_subscriber("u", "C")
+    own = Subscription(id="own", client="u", filter=parse("topic = 'art'"))
+    door.ring.subscribe(door.now_us, "C", own)
+    door.wishes(Wish("u", ("sport",)))
+    door.ring.unsubscribe(door.now_us, "C", own)
+    door.wishes(Wish("u", ()))
+    assert moves(door.ring) == []

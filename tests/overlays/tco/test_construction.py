@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from shoal.overlays.tco.construction import Goal, TopicConnected
+from shoal.overlays.tco.construction import MOST_AT_ONCE, Goal, Relinking, TopicConnected
 
 
 def hops(linked: npt.NDArray[np.bool_], members: list[int]) -> dict[int, int]:
@@ -118,3 +118,15 @@ def test_who_wants_the_same_needs_few_links_and_few_neighbours() -> None:
         linked = TopicConnected(wanted, goal).linked  # type: ignore[arg-type]
         assert linked.sum() // 2 == 8
         assert linked.sum(axis=1).max() == most
+
+
+@pytest.mark.parametrize("goal", ["fan-out", "links"])
+def test_links_are_made_bit_by_bit(goal: Goal) -> None:
+    wanted = np.random.default_rng(2).random((30, 10_000)) < 0.02
+    everybody, nothing = np.ones(30, np.bool_), np.zeros((30, 30), np.bool_)
+    relinking, bits = Relinking(wanted, nothing, everybody, goal), 0
+    while relinking.made is None:
+        relinking.go_on()
+        bits += 1
+    assert bits > wanted.size * 15 // MOST_AT_ONCE
+    assert (relinking.made == TopicConnected(wanted, goal).linked).all()

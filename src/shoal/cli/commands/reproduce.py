@@ -183,9 +183,8 @@ def _print(findings: Sequence[Finding], out: Path) -> None:
     from shoal.report.study import score
 
     console = Console(highlight=False)
-    for dataset in dict.fromkeys(one.dataset for one in findings):
-        some = [one for one in findings if one.dataset == dataset]
-        console.print(f"{dataset}: {score(some)}")
+    for line in score(findings):
+        console.print(line)
     missed = [one for one in findings if one.verdict == "missed"]
     if missed:
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from shoal.runtime.operations.caller import Caller
 
 PROPOSALS_SHOWN = 10
+DECISIONS_SHOWN = 10
 
 
 def status(
@@ -101,7 +102,7 @@ def _show(console: Console, network: Network, statuses: Statuses) -> None:
         text = f"[yellow]{stranger}, so it has no effect[/yellow]"
         console.print(text, soft_wrap=True, highlight=False)
     held = _held(statuses, SYSTEMS[network.system].records)
-    for further in (held, _moved(statuses), _proposed(statuses)):
+    for further in (held, _moved(statuses), _proposed(statuses), _decided(statuses)):
         if further.row_count:
             console.print(further)
 
@@ -229,13 +230,39 @@ def _moved(statuses: Statuses) -> Table:
     return table
 
 
+def _shown(statuses: Statuses, table: str) -> list[dict[str, Any]]:
+    """The last rows of a table at all brokers, in order."""
+    answers = [each["shown"] for each in statuses.values() if each is not None]
+    found = [row for shown in answers for row in shown.get(table, ())]
+    return sorted(found, key=lambda row: row["at_us"])
+
+
 def _proposals(statuses: Statuses) -> list[ProposalRecord]:
     """What became of links that were proposed, in order."""
     from shoal.overlays.self_organising.records import ProposalRecord
 
-    answers = [each["shown"] for each in statuses.values() if each is not None]
-    found = [row for shown in answers for row in shown.get("proposals", ())]
-    return sorted((ProposalRecord(**row) for row in found), key=lambda row: row.at_us)
+    return [ProposalRecord(**row) for row in _shown(statuses, "proposals")]
+
+
+def _decided(statuses: Statuses) -> Table:
+    """The last that was decided about where brokers of a ring stand, and where users should be."""
+    table = Table(title="who should be elsewhere", title_justify="left")
+    for column in ("at", "what", "said by"):
+        table.add_column(column)
+    for row in _shown(statuses, "reconfigurations")[-DECISIONS_SHOWN:]:
+        what = "brokers stay" if row["outcome"] == "kept" else f"brokers: {row['outcome']}"
+        if row["moved"]:
+            what = f"{row['moved']} brokers changed places: "
+            what += f"saves {row['benefit']:,.0f} for {row['price']:,.0f}"
+        table.add_row(_clock(row["at_us"]), what, row["broker"])
+    for row in _shown(statuses, "placements")[-DECISIONS_SHOWN:]:
+        what = f"user {row['client']} should go to {row['target']}"
+        table.add_row(_clock(row["at_us"]), what, row["broker"])
+    return table
+
+
+def _clock(at_us: int) -> str:
+    return datetime.fromtimestamp(at_us / 1_000_000).strftime("%H:%M:%S")
 
 
 def _proposed(statuses: Statuses) -> Table:
@@ -254,7 +281,7 @@ def _proposed(statuses: Statuses) -> Table:
     for row in sorted([*ended, *others], key=lambda row: row.at_us):
         old = f"{row.old_left} - {row.old_right}" if row.old_left else ""
         table.add_row(
-            datetime.fromtimestamp(row.at_us / 1_000_000).strftime("%H:%M:%S"),
+            _clock(row.at_us),
             f"{row.left} - {row.right}",
             old,
             f"{row.outcome}: {row.reason}" if row.reason else row.outcome,

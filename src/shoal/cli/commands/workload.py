@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from shoal.pipeline.workloads.workload import WorkloadCounts, WorkloadOptions
 
 US_PER_S = 1_000_000
+MIN_DURATION_S = 1 / US_PER_S
 AIRPORTS = "airports:"
 
 
@@ -86,6 +89,10 @@ def workload(
     if month is not None and (from_time is not None or to_time is not None):
         raise UserError("give either --month or --from and --to")
     check_exist(publications)
+    if duration_s is not None and not MIN_DURATION_S <= duration_s < math.inf:
+        raise UserError(f"--duration-s {duration_s:g}: a replay takes some seconds, such as 300")
+    if brokers.startswith("-"):
+        raise UserError(f"--brokers {brokers}: give a number, {AIRPORTS}NUMBER, or a file")
     if not brokers.isdigit() and not brokers.startswith(AIRPORTS):
         check_exist(Path(brokers))
     check_new(out, overwrite=overwrite)
@@ -128,6 +135,8 @@ def workload(
             status.update("deriving publishers and subscriptions")
             counts = write_workload(spark, publications, out, options, overwrite=overwrite)
     _print(f"{publications} -> {out}", counts)
+    for complaint in counts.complaints:
+        print(f"shoal: warning: {complaint}", file=sys.stderr)
 
 
 def _small(

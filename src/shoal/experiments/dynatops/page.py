@@ -34,8 +34,8 @@ TITLE = "DYNATOPS: the paper's evaluation, repeated"
 LOOKS = {NAMES[what]: number for number, what in enumerate(NAMES)}
 NOTES = (
     "Users are placed and brokers change places by the planner's own functions; what messages "
-    "would be sent follows from the trees, and none is. Brokers that run it, live or simulated, "
-    "are still to come.",
+    "would be sent follows from the trees, and none is. Simulated brokers send the very messages "
+    "that are counted here, with the same delays.",
     "The paper does not say how often topics are published to, nor the weights: 10 an hour, and 1. "
     "Both are varied in tables.",
     "Delays count from the root on, in hops where all brokers are equally far apart, else in mean "

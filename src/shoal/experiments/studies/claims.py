@@ -124,6 +124,7 @@ class Claim(NamedTuple, Generic[Evidence]):
     """A claim of the paper, or an aim of our own; `reason` is shown when it is missed.
 
     `reading` says how the claim is read here where the paper leaves a choice, whatever the verdict.
+    One that is read in two ways has two rows, of which the second `is_again`: shown, not counted.
     """
 
     id: str
@@ -135,6 +136,7 @@ class Claim(NamedTuple, Generic[Evidence]):
     reason: str
     reading: str = ""
     is_own: bool = False
+    is_again: bool = False
 
 
 def judge_claims(
@@ -164,6 +166,7 @@ def judge_claims(
                 band=claim.band.reason,
                 reading=claim.reading,
                 is_own=claim.is_own,
+                is_again=claim.is_again,
             )
         )
     return found

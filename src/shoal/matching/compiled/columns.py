@@ -164,15 +164,18 @@ def _plain(name: str, given: Any) -> tuple[npt.NDArray[Any], Mask | None]:
     """A one-dimensional array of a type that we know, and where it has no value."""
     if hasattr(given, "to_pylist"):  # an Arrow array
         given = given.to_pylist() if given.null_count else given.to_numpy(zero_copy_only=False)
-    elif isinstance(getattr(given, "dtype", None), np.dtype) and hasattr(given, "to_numpy"):
-        given = given.to_numpy()  # a pandas series
-    elif hasattr(given, "isna"):  # a pandas series of one of pandas' own types
-        given = np.ma.array(np.fromiter(given, object, len(given)), mask=np.asarray(given.isna()))
+    elif hasattr(given, "isna"):  # a pandas series, maybe of one of pandas' own types
+        mask = np.asarray(given.isna())
+        is_plain = isinstance(given.dtype, np.dtype)
+        values = given.to_numpy() if is_plain else np.fromiter(given, object, len(given))
+        given = np.ma.array(values, mask=mask) if mask.any() else values
     if isinstance(given, np.ma.MaskedArray):
         missing: Mask | None = np.ma.getmaskarray(given)
         values = given.data
     elif isinstance(given, np.ndarray):
         values, missing = given, None
+    elif isinstance(given, str | bytes) or not hasattr(given, "__len__"):
+        raise TypeError(f"column {name!r}: {type(given).__name__} is no column of values")
     else:
         values, missing = np.fromiter(given, object, len(given)), None
     if values.ndim != 1:

@@ -175,6 +175,15 @@ class Door:
             del self._subscriptions[key]
             self._ask(self.client, Unsubscribe(subscription_id))
 
+    def asked_for(self, topics: str, content: Filter) -> SubscriptionId | None:
+        """Its subscription that stands for what a client asked for; None if there is none."""
+        known = self._subscriptions.get((topics, content))
+        return None if known is None else known[0]
+
+    def say(self, request: Request) -> None:
+        """Tell the machine something about clients, behind what was asked for before."""
+        self._ask(self.client, request)
+
     def stored(self, subscription_id: SubscriptionId) -> bool:
         """The machine is done with what was asked; whether with all that was under this name."""
         left = self.unsettled.pop(subscription_id) - 1

@@ -18,8 +18,8 @@ from typing import Protocol
 
 from shoal.model import ClientId, Publication
 
-# Publishers whose last publication is remembered; those not heard of for longest go.
-MAX_PUBLISHERS = 100_000
+# Streams whose last publication is remembered; those not heard of for longest go.
+MAX_STREAMS = 100_000
 # Publications that are remembered one by one: some seconds' of a busy broker.
 MAX_PUBLICATIONS = 100_000
 
@@ -31,33 +31,48 @@ class Taker(Protocol):
         """Whether this publication has not been delivered before."""
 
 
+def stream_of(publication: Publication, ordered_by: str | None = None) -> str:
+    """What a publication is in order with: its publisher's, or those of one text of an attribute.
+
+    >>> told = Publication(publisher="p", sequence=7, published_us=0, attributes={"topic": "a"})
+    >>> stream_of(told), stream_of(told, "topic"), stream_of(told, "symbol")
+    ('p', 'p\\x00=a', 'p\\x00')
+    """
+    if ordered_by is None:
+        return publication.publisher
+    text = publication.attributes.get(ordered_by)
+    # No publisher's name has U+0000 in it.
+    return f"{publication.publisher}\0" + (f"={text}" if isinstance(text, str) else "")
+
+
 class Repeats:
-    """Where a publisher's order is kept.
+    """Where order is kept in streams: a publisher's, or by `ordered_by` (see `stream_of`).
 
     Every publisher counts its publications up.  So what is marked
     as sent before and is not above the last one is a repeat; and what comes, not marked, behind
     such as were taken and were above it has been overtaken by its own repeat.
     """
 
-    def __init__(self, last: Mapping[ClientId, int]) -> None:
-        """`last` is what is known from before the broker started."""
-        self._last: dict[ClientId, int] = dict(last)
-        self._last_marked: dict[ClientId, int] = {}
+    def __init__(self, last: Mapping[str, int], ordered_by: str | None = None) -> None:
+        """`last` is what is known from before the broker started, by stream."""
+        self._ordered_by = ordered_by
+        self._last: dict[str, int] = dict(last)
+        self._last_marked: dict[str, int] = {}
 
     def take(self, publication: Publication) -> bool:
         """Whether this publication has not been delivered before."""
-        publisher, sequence = publication.publisher, publication.sequence
-        last = self._last.pop(publisher, -1)
-        self._last[publisher] = max(last, sequence)
-        if len(self._last) > MAX_PUBLISHERS:
+        stream, sequence = stream_of(publication, self._ordered_by), publication.sequence
+        last = self._last.pop(stream, -1)
+        self._last[stream] = max(last, sequence)
+        if len(self._last) > MAX_STREAMS:
             oldest = next(iter(self._last))
             del self._last[oldest]
             self._last_marked.pop(oldest, None)
         if publication.again:
             if sequence > last:
-                self._last_marked[publisher] = sequence
+                self._last_marked[stream] = sequence
             return sequence > last
-        return not self._last_marked or sequence > self._last_marked.get(publisher, -1)
+        return not self._last_marked or sequence > self._last_marked.get(stream, -1)
 
 
 class UnorderedRepeats:

@@ -45,6 +45,7 @@ from shoal.mqtt.sessions.retained import RetainedStore
 from shoal.mqtt.sessions.session import ClientSubscription
 from shoal.mqtt.sessions.sessions import Sessions
 from shoal.mqtt.sessions.subscriptions import Subscriptions
+from shoal.mqtt.sessions.wishes import WISHES_TIMER, Wishes
 from shoal.mqtt.timers import Timers
 
 
@@ -77,8 +78,14 @@ class Federation:
         )
         self.evacuating = Evacuating(broker_id, sessions, door, timers, self.roaming, permissions)
         self.moving = Moving(broker_id, sessions, door, timers, self.roaming, self.evacuating, full)
+<<<<<<< HEAD
         self.following = Following(broker_id, door, audience)
         self.granting = Granting(broker_id, door, timers, self._tell_all)
+=======
+        self.wishes = Wishes(sessions, subscriptions, door, timers)
+        self.following = Following(broker_id, door, audience, self.wishes)
+        self.granting = Granting(broker_id, door, timers)
+>>>>>>> main
         told = self.granting.wait_for
         self.sharing = Sharing(broker_id, door, timers, subscriptions, deliver, told, now_us)
         tellers = (self.roaming.tell_clients, self.sharing.tell)
@@ -126,6 +133,8 @@ class Federation:
                 self.roaming.telling.flush(now_us)
             case () if kind == MOVING_TIMER:
                 self.moving.due(now_us)
+            case () if kind == WISHES_TIMER:
+                self.wishes.due(now_us)
             case () if kind == EVACUATING_TIMER:
                 self.evacuating.due(now_us)
             case ():

@@ -1,8 +1,8 @@
 """What a broker's system asks its door about clients that follow, so as to send them elsewhere.
 
-It asks who had which traced publications (see `Audience`), and how far a client is from some
-brokers.  Nobody can measure that for a client of MQTT but at the broker where it is: the door
-answers with its own round trips, as if all its clients were beside it.
+It asks who had which traced publications (see `Audience`), what each client wants (see `Wishes`),
+and how far a client is from some brokers.  Nobody can measure that for a client of MQTT but at the
+broker where it is: the door answers with its own round trips, as if all its clients were beside it.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Container
 
 from shoal.broker.messages import Message, Ping
-from shoal.clients.doors import WhoHad
+from shoal.clients.doors import WhoHad, WhoWants
 from shoal.clients.messages import PingRequest, PingTimes
 from shoal.model import BrokerId, MessageId
 from shoal.mqtt.door.network import Door
 from shoal.mqtt.door.publishers import AskBroker
 from shoal.mqtt.limits import MICROSECONDS
 from shoal.mqtt.sessions.audience import Audience
+from shoal.mqtt.sessions.wishes import Wishes
 
 # How long a round trip counts, and how long an answer is waited for.
 FRESH_US = 10 * MICROSECONDS
@@ -26,11 +27,12 @@ ANSWER_US = 5 * MICROSECONDS
 class Following:
     """One broker's part.  `servers` are the brokers that clients can be sent to."""
 
-    def __init__(self, broker_id: BrokerId, door: Door, audience: Audience) -> None:
+    def __init__(self, broker_id: BrokerId, door: Door, audience: Audience, wishes: Wishes) -> None:
         self.servers: Container[BrokerId] = ()
         self._broker_id = broker_id
         self._door = door
         self._audience = audience
+        self._wishes = wishes
         # Round trips, and when they were measured; who was pinged when and has not answered.
         self._round_trips: dict[BrokerId, tuple[int, int]] = {}
         self._pinged: dict[BrokerId, int] = {}
@@ -42,6 +44,8 @@ class Following:
             case WhoHad(session):
                 had = self._audience.who_had(session, now_us)
                 return [] if had is None else [self._to(self._broker_id, had)]
+            case WhoWants():
+                self._wishes.begin()
             case PingRequest():
                 self._questions.append((message, now_us))
                 pings = [

@@ -21,9 +21,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from shoal.model import BrokerId, ClientId, Publication
+from shoal.model import BrokerId
 from shoal.mqtt.door.network import write_body
-from shoal.mqtt.door.repeats import MAX_PUBLISHERS
+from shoal.mqtt.door.repeats import MAX_STREAMS
 from shoal.mqtt.memory.journal_records import (
     CamePut,
     GroupPut,
@@ -66,10 +66,10 @@ class Journal:
 
     def __init__(self, last_serial: int = 0, last_message: int = 0) -> None:
         self.is_failing = False
-        # The last publication of each publisher that was delivered here; written with what came
-        # of it, if anything did.
-        self.heard: dict[ClientId, int] = {}
-        self._to_hear: dict[ClientId, None] = {}
+        # The last publication of each stream that was delivered here (see `Repeats`); written with
+        # what came of it, if anything did.
+        self.heard: dict[str, int] = {}
+        self._to_hear: dict[str, None] = {}
         # The brokers that this one was ever linked to.
         self.neighbours: dict[BrokerId, None] = {}
         self._records: list[Record] = []
@@ -83,8 +83,8 @@ class Journal:
         if not self._records:
             return b""
         records, self._records = self._records, []
-        for publisher in self._to_hear:
-            records.append(HeardPut(publisher, self.heard[publisher]))
+        for stream in self._to_hear:
+            records.append(HeardPut(stream, self.heard[stream]))
         self._to_hear.clear()
         return encode_records(records)
 
@@ -172,14 +172,13 @@ class Journal:
         number = self._number(message)
         self._records.append(UnsettledPut(session.client_id, packet_id, number, message.shares))
 
-    def hear(self, publication: Publication) -> None:
+    def hear(self, stream: str, sequence: int) -> None:
         """Something was delivered here that may come a second time."""
-        publisher, sequence = publication.publisher, publication.sequence
         heard = self.heard
-        if sequence > heard.get(publisher, -1):
-            heard[publisher] = sequence
-            self._to_hear[publisher] = None
-            if len(heard) > MAX_PUBLISHERS:
+        if sequence > heard.get(stream, -1):
+            heard[stream] = sequence
+            self._to_hear[stream] = None
+            if len(heard) > MAX_STREAMS:
                 oldest = next(iter(heard))
                 del heard[oldest]
                 self._to_hear.pop(oldest, None)
@@ -291,9 +290,9 @@ class Journal:
             if retained.last(message.topic) is message:
                 self.retained(message)
                 yield _RECORD_BYTES + message.size
-        for publisher in tuple(self.heard):
-            if publisher in self.heard:
-                self._to_hear[publisher] = None
+        for stream in tuple(self.heard):
+            if stream in self.heard:
+                self._to_hear[stream] = None
                 yield _RECORD_BYTES
         for neighbour in tuple(self.neighbours):
             self._records.append(NeighbourPut(neighbour))

@@ -126,7 +126,10 @@ class UnsettledPut(msgspec.Struct, frozen=True, tag=12, array_like=True, gc=Fals
 
 
 class HeardPut(msgspec.Struct, frozen=True, tag=13, array_like=True, gc=False):
-    """Of a publisher's publications, which it numbers, the last that was delivered here."""
+    """Of a publisher's publications, which it numbers, the last that was delivered here.
+
+    Where its order is kept by topic `publisher` has that, too (see `shoal.mqtt.door.repeats`).
+    """
 
     publisher: ClientId
     sequence: int

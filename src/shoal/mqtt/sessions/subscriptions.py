@@ -45,6 +45,8 @@ class Subscriptions:
         self._not_plain = 0
         # In a network, who sees to the groups: it is told which members come, leave or are gone.
         self.at_change: Callable[[ClientSubscription], None] | None = None
+        # Hears of sessions that want something else, and of those whose clients come or leave.
+        self.at_wish: Callable[[Session], None] | None = None
 
     def add(self, subscription: ClientSubscription) -> bool:
         """Take in a subscription; whether it is new, and not one of the same name changed.
@@ -64,6 +66,8 @@ class Subscriptions:
         if known is not None:
             self._take_out(known)
         session.subscriptions[subscription.text] = subscription
+        if self.at_wish is not None:
+            self.at_wish(session)
         self.count += known is None
         if subscription.shared:
             self._tell(subscription)
@@ -111,6 +115,8 @@ class Subscriptions:
             if subscription.shared:
                 self._groups[subscription.group].put(subscription)
                 self._tell(subscription)
+        if self.at_wish is not None:
+            self.at_wish(session)
 
     def receivers(self, topic: str) -> tuple[ClientSubscription, ...] | None:
         """Who gets everything that is published to a topic, each client once.
@@ -185,6 +191,8 @@ class Subscriptions:
 
     def _take_out(self, subscription: ClientSubscription) -> None:
         self._changed()
+        if self.at_wish is not None:
+            self.at_wish(subscription.session)
         self._not_plain -= not subscription.is_plain
         if not subscription.shared:
             self._index.remove(subscription)

@@ -30,4 +30,7 @@ Decisions
   the new one are made, so nobody pauses; but each step waits for everybody, a death in one needs an
   abort, and order needs a marker for each topic. Here a change takes what a join takes, some round
   trips in which publications wait, and is nothing new.
+- **Who plans and who makes views are apart.** With `manager = "pairwise"` brokers that cost most
+  propose swaps (`reconfiguration/pairs.py`), each by what it knows of its own topics; whoever makes
+  views makes one of those that do not exclude each other.
 """

@@ -67,6 +67,8 @@ class Clients:
                 self._unsubscribe(id, out)
             case Goodbye():
                 self._goodbye(client, out)
+            case _ if self._placing is not None:
+                self._placing.request(client, request, now_us, out)
             case _:
                 raise unexpected(request, f"client {client}")
 
@@ -80,14 +82,14 @@ class Clients:
         self.subscriptions[subscription.id] = subscription
         self._index.add(subscription.id, subscription.filter)
         if self._placing is not None:
-            self._placing.add(client, subscription.filter, self._now_us, out)
+            self._placing.add(subscription, self._now_us, out)
 
     def _unsubscribe(self, id: SubscriptionId, out: list[Effect]) -> None:
         subscription = self.subscriptions.pop(id)
         self._index.remove(id)
         self._interests.remove(subscription.filter, out)
         if self._placing is not None:
-            self._placing.remove(subscription.client, subscription.filter, self._now_us, out)
+            self._placing.remove(subscription, self._now_us, out)
 
     def _goodbye(self, client: ClientId, out: list[Effect]) -> None:
         self._publishers.detach(client)

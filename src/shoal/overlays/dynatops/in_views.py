@@ -71,7 +71,7 @@ class InViews(BaseStrategy):
     # --- what a system adds -------------------------------------------------------------------
 
     @abstractmethod
-    def begin_routing(self, view: View) -> None:
+    def begin_routing(self, view: View, out: list[Effect]) -> None:
         """A view begins: what is known of ways is of the last one."""
 
     @abstractmethod
@@ -205,7 +205,7 @@ class InViews(BaseStrategy):
         assert view is not None
         self._now_us, self._has_begun = now_us, True
         early = self.ways.begin()
-        self.begin_routing(view)
+        self.begin_routing(view, out)
         self.interests.begin(out)
         self.outbox.begin(_again, out)
         for message in early:

@@ -119,6 +119,43 @@ class Counted(TopicMessage, frozen=True):
     topics: tuple[TopicCount, ...]
 
 
+class Between(TopicMessage, frozen=True):
+    """Base of what one broker says to another about changing places."""
+
+    target: BrokerId
+    broker: BrokerId
+
+
+class Costly(Between, frozen=True):
+    """What this broker costs; 0 also from one that nobody can help."""
+
+    cost: float
+
+
+class SwapAsked(Between, frozen=True):
+    """If we two changed places, what would that change for topics that you want, and I do not?
+
+    These are those that I want.
+    """
+
+    topics: tuple[str, ...]
+
+
+class SwapAnswered(Between, frozen=True):
+    """So much; and these of your topics I want, too."""
+
+    common: tuple[str, ...]
+    change: float
+
+
+class SwapWanted(Between, frozen=True):
+    """To the manager: this broker and another should change places, for so much less."""
+
+    other: BrokerId
+    gain: float
+    price: float
+
+
 class Summary(TopicMessage, frozen=True):
     """To another broker of the cluster: the topics that a broker's users want; how many, in all."""
 
@@ -192,7 +229,17 @@ OF_VIEWS: Vocabulary = (
     Known,
     Arrived,
 )
-MESSAGES: Vocabulary = (*OF_VIEWS, Counted, Summary, ToRoot, ToHomes)
+MESSAGES: Vocabulary = (
+    *OF_VIEWS,
+    Counted,
+    Summary,
+    ToRoot,
+    ToHomes,
+    Costly,
+    SwapAsked,
+    SwapAnswered,
+    SwapWanted,
+)
 
 
 def named(message: OfView) -> Iterator[BrokerId]:
@@ -209,6 +256,10 @@ def named(message: OfView) -> Iterator[BrokerId]:
         case Arrived():
             yield from (message.entry, message.home)
         case Summary():
+            yield from (message.broker, message.target)
+        case SwapWanted():
+            yield from (message.broker, message.target, message.other)
+        case Between():
             yield from (message.broker, message.target)
         case Counted():
             yield message.manager

@@ -42,6 +42,18 @@ class Search(enum.Enum):
     NEXT = "next"
 
 
+class Managed(enum.Enum):
+    """Who says which brokers should change places.
+
+    central   the manager, which is told of all topics (5.1)
+    pairwise  brokers that cost more than those they know, in pairs; each is told of topics that it
+              wants (ours; future work in 7)
+    """
+
+    CENTRAL = "central"
+    PAIRWISE = "pairwise"
+
+
 class ViewParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What all systems whose brokers agree on views have; ValueError names what is out of bounds.
 
@@ -86,6 +98,7 @@ class Parameters(ViewParameters, frozen=True, kw_only=True, forbid_unknown_field
                         publishes to one topic does, and nothing waits for other topics
     reconfigure_us      T_free, after which it is looked whether brokers should change places (5.1;
                         the paper has 10 h); 0: they stay where they are
+    manager             who says which: central or pairwise
     search              whose swaps are looked at: next; worst is the paper's
     pinned              brokers that stay where they stand, but for others that come and go (ours)
     regions             brokers change places only with others of their row, those of none with
@@ -106,6 +119,7 @@ class Parameters(ViewParameters, frozen=True, kw_only=True, forbid_unknown_field
 
     order: Order = Order.PUBLISHER
     reconfigure_us: int = 0
+    manager: Managed = Managed.CENTRAL
     search: Search = Search.NEXT
     pinned: tuple[BrokerId, ...] = ()
     regions: tuple[tuple[BrokerId, ...], ...] = ()

@@ -26,11 +26,20 @@ from shoal.model import BrokerId
 from shoal.overlays.dynatops.clients import Clients
 from shoal.overlays.dynatops.in_views import InViews
 from shoal.overlays.dynatops.members.view import MakeStructure, Places, View
-from shoal.overlays.dynatops.messages import Counted, OfView, Summary, ToHomes, ToRoot
-from shoal.overlays.dynatops.parameters import Order, Parameters
+from shoal.overlays.dynatops.messages import (
+    Between,
+    Counted,
+    OfView,
+    Summary,
+    ToHomes,
+    TopicCount,
+    ToRoot,
+)
+from shoal.overlays.dynatops.parameters import Managed, Order, Parameters
 from shoal.overlays.dynatops.reconfiguration.counting import Counting
 from shoal.overlays.dynatops.reconfiguration.manager import Manager
 from shoal.overlays.dynatops.reconfiguration.orders import Orders
+from shoal.overlays.dynatops.reconfiguration.pairs import Pairs
 from shoal.overlays.dynatops.topics.interests import Interests
 from shoal.overlays.dynatops.topics.keys import key_of, keys_of
 from shoal.overlays.dynatops.topics.outbox import Outbox
@@ -59,16 +68,25 @@ class Dynatops(InViews):
         self.clients = Clients(self.broker, self.interests, self.outbox, self._placing)
         self._orders = Orders(self.membership, parameters)
         self._counting: Counting | None = None
-        self._manager: Manager | None = None
+        self._manager: Manager | Pairs | None = None
         if parameters.reconfigure_us:
             self._counting = Counting(parameters.reconfigure_us)
-            self._manager = Manager(self.membership, parameters)
+            if parameters.manager is Managed.CENTRAL:
+                self._manager = Manager(self.membership, parameters)
+            else:
+                self._manager = Pairs(
+                    self.membership, parameters, self._between, lambda: self.routing.relayed
+                )
 
     # --- what it says of itself ---------------------------------------------------------------
 
     @property
     def keeps_order(self) -> bool:
         return self.parameters.order is Order.PUBLISHER
+
+    @property
+    def ordered_by(self) -> str | None:
+        return None if self.keeps_order else self.parameters.topic
 
     def onward(self, asked: Asked) -> Onward:
         key = key_of(asked.attributes, self.parameters.topic)
@@ -98,19 +116,25 @@ class Dynatops(InViews):
                 self.routing.to_root(message, out)
             case Counted():
                 self._counted(message, out)
+            case Between():
+                self._between(message.target, message, out)
             case Summary():
                 if message.target != self.broker:
                     self.ways.answer(message.target, message, out)
                 elif self._placing is not None:
-                    self._placing.hear(message)
+                    self._placing.hear(message, self._now_us, out)
             case _:
                 raise unexpected(message, "a neighbour")
 
     def look(self, out: list[Effect]) -> None:
         self.routing.look(out)
 
-    def begin_routing(self, view: View) -> None:
+    def begin_routing(self, view: View, out: list[Effect]) -> None:
         self.routing.begin(view.lives)
+        if isinstance(self._manager, Pairs):
+            self._manager.began(self._now_us, out)
+        if self._placing is not None:
+            self._placing.began(self._now_us, out)
 
     def _root_of(self, key: str | None) -> BrokerId:
         """Who is responsible for a topic; of what has none its own broker is."""
@@ -126,16 +150,28 @@ class Dynatops(InViews):
             self._counting.count(topic, homes, self._now_us, out)
 
     def _report(self, now_us: int, out: list[Effect]) -> None:
-        """Tell the manager what was counted here."""
+        """Tell the manager what was counted here, or the homes of each topic."""
         view = self.membership.view
         assert self._counting is not None
-        if view is not None:
-            counts = self._counting.take(view.members)
-            counted = Counted(view.age, self.membership.manager, counts)
-            self._counted(counted, out)
+        if view is None:
+            return
+        counts = self._counting.take(view.members)
+        told: dict[BrokerId, list[TopicCount]] = {}
+        for count in counts:
+            is_pairwise = self.parameters.manager is Managed.PAIRWISE
+            for target in count.homes if is_pairwise else (self.membership.manager,):
+                told.setdefault(target, []).append(count)
+        for target, some in told.items():
+            self._counted(Counted(view.age, target, tuple(some)), out)
 
     def _counted(self, message: Counted, out: list[Effect]) -> None:
         if message.manager != self.broker:
             self.ways.answer(message.manager, message, out)
         elif self._manager is not None:
             self._manager.hear(message.topics, self._now_us, out)
+
+    def _between(self, target: BrokerId, message: Between, out: list[Effect]) -> None:
+        if target != self.broker:
+            self.ways.answer(target, message, out)
+        elif isinstance(self._manager, Pairs):
+            self._manager.take(message, self._now_us, out)

@@ -46,11 +46,12 @@ def _system(name: str, make_structure: Callable[[int], Structure]) -> System:
         parameters=Parameters,
         messages=MESSAGES,
         records={"reconfigurations": ReconfigurationRecord, "placements": PlacementRecord},
-        shown=("reconfigurations",),
+        shown=("reconfigurations", "placements"),
         size=Ring,
         complete=Parameters.for_brokers,
         give_up_us=10_000_000,
         oracle=problems,
+        moves_subscribers=lambda parameters: (parameters or Parameters()).cluster > 0,
         named=_named,
     )
 

@@ -22,6 +22,7 @@ al. ("links").  Bulk and lightweight brokers are not told apart, which saves tim
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import Literal
 
 import numpy as np
@@ -31,6 +32,9 @@ from shoal.overlays.dynatops.planning.problem import Amounts, Flags, Numbers
 
 # What there should be few of: neighbours of the broker that has most, or links.
 Goal = Literal["fan-out", "links"]
+# Of what is looked at in one go; and links between those that have not changed, likewise.
+MOST_AT_ONCE = 1_000_000
+ROWS_AT_ONCE = 50
 
 
 class TopicConnected:
@@ -62,11 +66,69 @@ class TopicConnected:
 
 def relinked(wanted: Flags, linked: Flags, changed: Flags, goal: Goal) -> Flags:
     """The links after the subscriptions of some brokers changed: theirs made anew, others stay."""
-    made = linked.copy()
-    made[changed] = False
-    made[:, changed] = False
-    _merge(wanted, made, changed, goal == "fan-out")
-    return made
+    relinking = Relinking(wanted, linked, changed, goal)
+    while relinking.made is None:
+        relinking.go_on()
+    return relinking.made
+
+
+class Relinking:
+    """The same, bit by bit: `go_on` until it is `made`."""
+
+    def __init__(self, wanted: Flags, linked: Flags, changed: Flags, goal: Goal) -> None:
+        self.made: Flags | None = None
+        self._work = _merge(wanted, linked.copy(), changed, goal == "fan-out")
+
+    def go_on(self) -> None:
+        """Some `MOST_AT_ONCE` subscriptions are looked at, which takes about 10 ms."""
+        try:
+            next(self._work)
+        except StopIteration as end:
+            self.made = end.value
+
+
+def _merge(
+    wanted: Flags, linked: Flags, changed: Flags, is_fan_out: bool
+) -> Generator[None, None, Flags]:
+    """Add links until each topic's subscribers are in one part; some end of each has changed.
+
+    Gains only fall as links are added, so the best of the last count is looked at anew only.
+    """
+    linked[changed] = False
+    linked[:, changed] = False
+    brokers, topics = wanted.shape
+    parts = np.tile(np.arange(brokers, dtype=np.int32), (topics, 1))
+    for one, other in np.argwhere(np.tril(linked)).tolist():
+        _join(wanted, parts, one, other)
+        if one % ROWS_AT_ONCE == 0:
+            yield
+    neighbours = linked.sum(axis=1).astype(np.int32)
+    gains = np.tril(np.full((brokers, brokers), topics, np.int32), -1)
+    # So many neighbours a broker may have, and more only when no link is left that helps.
+    most = max(1, int(neighbours.max(initial=0))) if is_fan_out else brokers
+    # Where parts are left that only others could join, they may after all.
+    for is_bound in (True, False):
+        while True:
+            row = highest = 0
+            while row < brokers:
+                row, found = _look_again(wanted, parts, gains, changed, is_bound, row)
+                highest = max(highest, found)
+                yield
+            if not highest:
+                break
+            work = 0
+            for goal in range(highest, 0, -1):
+                row = 0
+                while row < brokers:
+                    row, work = _add_links(
+                        wanted, linked, parts, gains, neighbours, changed, is_bound, goal, most,
+                        row, work,
+                    )  # fmt: skip
+                    if work >= MOST_AT_ONCE:
+                        work = 0
+                        yield
+            most += 1
+    return linked
 
 
 @kernel
@@ -78,50 +140,19 @@ def _find(parts: Numbers, broker: int) -> int:
 
 
 @kernel
-def _merge(wanted: Flags, linked: Flags, may_link: Flags, is_fan_out: bool) -> None:
-    """Add links until each topic's subscribers are in one part; some end of each may link.
-
-    Gains only fall as links are added, so the best of the last count is looked at anew only.
-    """
-    brokers, topics = wanted.shape
-    parts = np.zeros((topics, brokers), np.int32)
-    for topic in range(topics):
-        for broker in range(brokers):
-            parts[topic, broker] = broker
-    neighbours = np.zeros(brokers, np.int32)
-    for one in range(brokers):
-        for other in range(one):
-            if linked[one, other]:
-                _join(wanted, parts, one, other)
-                neighbours[one] += 1
-                neighbours[other] += 1
-    gains = np.zeros((brokers, brokers), np.int32)
-    for one in range(brokers):
-        for other in range(one):
-            gains[one, other] = topics
-    # So many neighbours a broker may have, and more only when no link is left that helps.
-    most = max(1, neighbours.max()) if is_fan_out else brokers
-    # Where parts are left that only others could join, they may after all.
-    for is_bound in (True, False):
-        highest = _look_again(wanted, parts, gains, may_link, is_bound)
-        while highest > 0:
-            _add_links(wanted, linked, parts, gains, neighbours, may_link, is_bound, highest, most)
-            most += 1
-            highest = _look_again(wanted, parts, gains, may_link, is_bound)
-
-
-@kernel
 def _look_again(
-    wanted: Flags, parts: Numbers, gains: Numbers, may_link: Flags, is_bound: bool
-) -> int:
-    """The highest gain there is now, of links that may be."""
-    highest = 0
-    for one in range(len(wanted)):
-        for other in range(one):
-            if gains[one, other] > 0 and (not is_bound or may_link[one] or may_link[other]):
-                gains[one, other] = _gain(wanted, parts, one, other)
-                highest = max(highest, gains[one, other])
-    return highest
+    wanted: Flags, parts: Numbers, gains: Numbers, may_link: Flags, is_bound: bool, row: int
+) -> tuple[int, int]:
+    """From a row on, the highest gain there is now, of links that may be; and the next row."""
+    highest = work = 0
+    while row < len(wanted) and work < MOST_AT_ONCE:
+        for other in range(row):
+            if gains[row, other] > 0 and (not is_bound or may_link[row] or may_link[other]):
+                gains[row, other] = _gain(wanted, parts, row, other)
+                highest = max(highest, gains[row, other])
+                work += wanted.shape[1]
+        row += 1
+    return row, highest
 
 
 @kernel
@@ -133,29 +164,34 @@ def _add_links(
     neighbours: Numbers,
     may_link: Flags,
     is_bound: bool,
-    highest: int,
+    goal: int,
     most: int,
-) -> None:
-    """All that help, the best first, between brokers that may have more neighbours."""
-    brokers = len(wanted)
-    goal = highest
-    while goal > 0:
-        for one in range(brokers):
-            for other in range(one):
-                if neighbours[one] >= most:
-                    break
-                if gains[one, other] < goal or neighbours[other] >= most:
-                    continue
-                if is_bound and not (may_link[one] or may_link[other]):
-                    continue
-                gains[one, other] = _gain(wanted, parts, one, other)
-                if gains[one, other] >= goal:
-                    _join(wanted, parts, one, other)
-                    linked[one, other] = linked[other, one] = True
-                    neighbours[one] += 1
-                    neighbours[other] += 1
-                    gains[one, other] = 0
-        goal -= 1
+    row: int,
+    work: int,
+) -> tuple[int, int]:
+    """From a row on, all that join so many parts, between brokers that may have more neighbours.
+
+    The next row, and the work that was done, with that before.
+    """
+    while row < len(wanted) and work < MOST_AT_ONCE:
+        for other in range(row):
+            if neighbours[row] >= most:
+                break
+            work += 1
+            if gains[row, other] < goal or neighbours[other] >= most:
+                continue
+            if is_bound and not (may_link[row] or may_link[other]):
+                continue
+            gains[row, other] = _gain(wanted, parts, row, other)
+            work += wanted.shape[1]
+            if gains[row, other] >= goal:
+                _join(wanted, parts, row, other)
+                linked[row, other] = linked[other, row] = True
+                neighbours[row] += 1
+                neighbours[other] += 1
+                gains[row, other] = 0
+        row += 1
+    return row, work
 
 
 @kernel

@@ -1,7 +1,8 @@
 """The links of the overlay: the hub makes them of who subscribes, and all have what it says.
 
 When subscriptions change the hub looks a moment later which links the changed brokers should have;
-those between others stay.  It says all links to everybody, and what it says last holds.  That
+those between others stay; it does so bit by bit, each an input of its own, so that it does not
+stall.  It says all links to everybody, and what it says last holds.  That
 publications arrive does not depend on it (`routing.py`): links make their ways short.
 
 Source: DYNATOPS, section 6.2; that brokers agree on links by a hub is ours.
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Set
 from functools import cache
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from shoal.broker.effects import Effect, SetTimer, TimerKey
 from shoal.model import BrokerId
@@ -22,15 +23,28 @@ from shoal.overlays.tco.star import hub_of
 from shoal.overlays.tco.subscribers import Subscribers, Topic
 
 if TYPE_CHECKING:  # compiled code
-    from shoal.overlays.tco.construction import Goal
+    from shoal.overlays.dynatops.members.view import Age
+    from shoal.overlays.tco.construction import Goal, Relinking
 
 MAKE: TimerKey = ("links", "make")
+STEP: TimerKey = ("links", "step")
+
+
+class _Making(NamedTuple):
+    """Links that are being made in a view, of brokers by number, and what these want."""
+
+    age: Age
+    names: tuple[BrokerId, ...]
+    wanted: Mapping[BrokerId, Set[Topic]]
+    work: Relinking
 
 
 @cache
 def _warm_up() -> None:
     """Make the links of two brokers: what is loaded and compiled for that stalls nobody at work."""
-    links_of(("A", "B"), {"t": {"A", "B"}}, {}, "fan-out", set())
+    work = relinking_of(("A", "B"), {"t": {"A", "B"}}, {}, "fan-out", set())
+    while work.made is None:
+        work.go_on()
 
 
 class Linking:
@@ -50,6 +64,7 @@ class Linking:
         self._subscribers = subscribers
         self._say = say
         self._is_timed = False
+        self._making: _Making | None = None
         # For which subscriptions links were made, as the version here, and what each wanted then.
         self._version: int | None = None
         self._wanted: Mapping[BrokerId, Set[Topic]] = {}
@@ -75,21 +90,21 @@ class Linking:
 
     def begin(self) -> None:
         """In a new view nobody has heard any."""
-        self._version = None
+        self._version = self._making = None
 
     def look(self, is_complete: bool, now_us: int, out: list[Effect]) -> None:
         """Make links in a moment, if this is the hub and somebody wants something else now."""
         is_due = is_complete and self._is_hub and self._version != self._subscribers.version
-        if is_due and not self._is_timed:
+        if is_due and not self._is_timed and self._making is None:
             self._is_timed = True
             out.append(SetTimer(MAKE, now_us + self._parameters.gather_us))
 
-    def make(self, is_complete: bool, now_us: int, out: list[Effect]) -> bool:
-        """Make them, and say them; whether there are others than before."""
+    def make(self, is_complete: bool, now_us: int, out: list[Effect]) -> None:
+        """Begin to make them."""
         self._is_timed = False
         view = self._membership.view
         if view is None or not is_complete or not self._is_hub:
-            return False
+            return
         self._version = self._subscribers.version
         by_topic = self._subscribers.by_topic()
         wanted: dict[BrokerId, set[Topic]] = {each: set() for each in view.members}
@@ -100,11 +115,28 @@ class Linking:
         if not self._wanted:  # made by somebody else: none has changed that is known
             changed = set()
         goal = cast("Goal", self._parameters.goal)
-        made = links_of(tuple(sorted(view.members)), by_topic, self.neighbours, goal, changed)
-        self._wanted = wanted
+        names = tuple(sorted(view.members))
+        work = relinking_of(names, by_topic, self.neighbours, goal, changed)
+        self._making = _Making(view.age, names, wanted, work)
+        out.append(SetTimer(STEP, now_us))
+
+    def step(self, now_us: int, out: list[Effect]) -> bool:
+        """Go on; once they are made say them.  Whether there are others than before."""
+        making = self._making
+        if making is None:  # of a view that is over
+            return False
+        making.work.go_on()
+        if making.work.made is None:
+            out.append(SetTimer(STEP, now_us))
+            return False
+        import numpy as np
+
+        self._making, self._wanted = None, making.wanted
+        pairs, names = np.argwhere(np.triu(making.work.made)).tolist(), making.names
+        made = tuple((names[one], names[other]) for one, other in pairs)
         self.changes += len({*made} ^ {*self.links})
         for other in self._membership.others:
-            self._say(other, LinksSaid(view.age, made), out)
+            self._say(other, LinksSaid(making.age, made), out)
         return self.hear(made, now_us, out)
 
     # --- everybody ----------------------------------------------------------------------------
@@ -123,20 +155,20 @@ class Linking:
         return True
 
 
-def links_of(
+def relinking_of(
     names: tuple[BrokerId, ...],
     by_topic: Mapping[Topic, Set[BrokerId]],
     before: Mapping[BrokerId, Set[BrokerId]],
     goal: Goal,
     changed: Set[BrokerId],
-) -> tuple[Link, ...]:
-    """Links with which the subscribers of each topic reach each other.
+) -> Relinking:
+    """Makes links with which the subscribers of each topic reach each other.
 
     Those of changed brokers are made anew, and those `before` between others stay.
     """
     import numpy as np
 
-    from shoal.overlays.tco.construction import relinked
+    from shoal.overlays.tco.construction import Relinking
 
     # A topic that one broker wants needs no link.
     topics = [brokers for brokers in by_topic.values() if len(brokers) > 1]
@@ -150,6 +182,4 @@ def links_of(
             if one in numbers and other in numbers:
                 linked[numbers[one], numbers[other]] = True
     is_changed = np.array([each in changed for each in names])
-    made = relinked(wanted, linked, is_changed, goal)
-    pairs = np.argwhere(np.triu(made)).tolist()
-    return tuple((names[one], names[other]) for one, other in pairs)
+    return Relinking(wanted, linked, is_changed, goal)

@@ -31,7 +31,7 @@ from shoal.overlays.dynatops.topics.arrivals import Arrivals
 from shoal.overlays.dynatops.topics.interests import Interests
 from shoal.overlays.dynatops.topics.keys import keys_of
 from shoal.overlays.dynatops.topics.outbox import Outbox
-from shoal.overlays.tco.linking import Linking
+from shoal.overlays.tco.linking import MAKE, STEP, Linking
 from shoal.overlays.tco.messages import Along, LinksSaid, named
 from shoal.overlays.tco.parameters import Parameters
 from shoal.overlays.tco.routing import Routing
@@ -87,7 +87,9 @@ class Tco(InViews):
 
     def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
         super().timer(key, now_us, out)
-        if key == ("links", "make") and self.linking.make(self.interests.is_complete, now_us, out):
+        if key == MAKE:
+            self.linking.make(self.interests.is_complete, now_us, out)
+        elif key == STEP and self.linking.step(now_us, out):
             self.routing.links_changed(out)
         self._look(now_us, out)
 
@@ -114,7 +116,7 @@ class Tco(InViews):
             self._has_heard_all = True
             self.outbox.look(out)
 
-    def begin_routing(self, view: View) -> None:
+    def begin_routing(self, view: View, out: list[Effect]) -> None:
         self._has_heard_all = False
         self.subscribers.clear()
         self.linking.begin()

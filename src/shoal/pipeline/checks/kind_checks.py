@@ -9,6 +9,13 @@ Publications and subscriptions of any number are judged by their first ones.
 ...     print(text)
 no publication has carier, and `carier = 'UA'` asks for it; did you mean carrier?
 dep_delay is text in 1 of 2 rows; `dep_delay > 30` compares numbers
+
+One text makes all of a CSV's column text, so texts that could be otherwise do not count:
+
+>>> tests = Asked.of([parse("dep_delay > 30")])
+>>> for text in complaints(tests, [{"dep_delay": "41"}, {"dep_delay": "n/a"}]):
+...     print(text)
+dep_delay is text (in 1 of 2 rows no number: 'n/a'); `dep_delay > 30` compares numbers
 """
 
 from __future__ import annotations
@@ -72,17 +79,22 @@ def complaints(tests: Asked, publications: Sequence[Attributes]) -> Iterator[str
     if rows:
         first = "" if len(rows) == len(publications) else "the first "
         for attribute, asked in sorted(tests.by_attribute.items()):
-            yield from _complaint(attribute, asked, found, first)
+            yield from _complaint(attribute, asked, found, first, rows)
 
 
 def _complaint(
-    attribute: str, asked: Mapping[Kind, str], found: Mapping[str, Counter[Kind]], first: str
+    attribute: str,
+    asked: Mapping[Kind, str],
+    found: Mapping[str, Counter[Kind]],
+    first: str,
+    rows: Sequence[Attributes],
 ) -> Iterator[str]:
     counts = found.get(attribute)
     if counts is None:
         test = next(iter(asked.values()))
         hint = did_you_mean(attribute, sorted(found))
-        yield f"no publication has {attribute}, and `{test}` asks for it{hint}"
+        none = f"none of {first}{len(rows):,} publications" if first else "no publication"
+        yield f"{none} has {attribute}, and `{test}` asks for it{hint}"
         return
     for kind, test in asked.items():
         others = {each: n for each, n in counts.items() if each not in asked}
@@ -90,11 +102,27 @@ def _complaint(
             others = {each: n for each, n in counts.items() if each is not kind}
         if others:
             other = max(others, key=lambda each: others[each])
-            yield (
-                f"{attribute} is {NOUNS[other]} in {others[other]:,} of {first}"
-                f"{counts.total():,} rows; `{test}` compares {PLURALS[kind]}"
-            )
+            where = f" in {others[other]:,} of {first}{counts.total():,} rows"
+            if other is Kind.STRING and others[other] == counts.total():
+                texts = [str(row[attribute]) for row in rows if attribute in row]
+                wrong = [text for text in texts if not _reads_as(text, kind)]
+                if 0 < len(wrong) < len(texts):
+                    where = (
+                        f" (in {len(wrong):,} of {first}{len(texts):,} rows no "
+                        f"{NOUNS[kind].removeprefix('a ')}: {wrong[0]!r})"
+                    )
+            yield f"{attribute} is {NOUNS[other]}{where}; `{test}` compares {PLURALS[kind]}"
             return
+
+
+def _reads_as(text: str, kind: Kind) -> bool:
+    if kind is Kind.BOOLEAN:
+        return text.lower() in ("true", "false")
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _predicates(expression: Expression) -> Iterator[Predicate]:

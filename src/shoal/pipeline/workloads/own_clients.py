@@ -5,8 +5,9 @@ A subscription or publisher that names no broker is put at one that the seed and
 
 from __future__ import annotations
 
+import itertools
 import random
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,10 @@ from shoal.frames.own_clients import (
     read_own_subscriptions,
 )
 from shoal.frames.spelling import did_you_mean
+from shoal.language import parse
 from shoal.model import BrokerId
 from shoal.overlays.trace_rows import BrokerPlace
+from shoal.pipeline.checks.kind_checks import SAMPLE, Asked, complaints
 from shoal.pipeline.schemas import COMING_AND_GOING, PUBLISHERS
 from shoal.pipeline.workloads.windows import replay_time
 
@@ -48,6 +51,18 @@ class OwnClients(msgspec.Struct):
             else {row.publisher: row for row in read_own_publishers(publishers)},
             seed,
         )
+
+    def complaints(self, attributes: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+        """What filters ask in vain of publications with these attributes, a line each."""
+        if self.subscriptions is None:
+            return ()
+        asked = Asked.of(parse(own.filter) for own in self.subscriptions)
+        # One more than are looked at says that there are more.
+        some = [
+            {name: value for name, value in each.items() if value is not None}
+            for each in itertools.islice(attributes, SAMPLE + 1)
+        ]
+        return tuple(complaints(asked, some))
 
     def of_publishers(self, events: DataFrame) -> DataFrame:
         """The events of these publishers; TableError names one that has none."""

@@ -29,7 +29,9 @@ from shoal.pipeline.sources.headers import SourceError
 
 # The planners' largest network; more would be a mistyped number.
 MAX_BROKERS = 10_000
-BROKER_COLUMNS = ("broker", "latitude", "longitude", "name")
+# How far from the equator, and from Greenwich.
+DEGREES = {"latitude": 90, "longitude": 180}
+BROKER_COLUMNS = ("broker", *DEGREES, "name")
 
 
 def numbered_brokers(count: int) -> list[BrokerPlace]:
@@ -81,13 +83,24 @@ def _listed(row: dict[str, str], where: str) -> BrokerPlace:
     broker = (row["broker"] or "").strip()
     if not broker:
         raise SourceError(f"{where}: the broker has no name")
-    try:
-        latitude, longitude = (
-            float(row[key]) if row.get(key) else None for key in ("latitude", "longitude")
-        )
-    except ValueError as error:
-        raise SourceError(f"{where}: {error}") from None
+    latitude, longitude = (_degrees(row, name, where) for name in DEGREES)
+    if (latitude is None) != (longitude is None):
+        raise SourceError(f"{where}: {broker!r} has a latitude or a longitude; give both or none")
     return BrokerPlace(broker, latitude, longitude, row.get("name") or None)
+
+
+def _degrees(row: dict[str, str], name: str, where: str) -> float | None:
+    """A latitude or longitude; None where there is none."""
+    if not (said := row.get(name)):
+        return None
+    try:
+        value = float(said)
+    except ValueError:
+        raise SourceError(f"{where}: {name} {said!r} is not a number") from None
+    most = DEGREES[name]
+    if not -most <= value <= most:
+        raise SourceError(f"{where}: {name} {said} is beyond {most} degrees")
+    return value
 
 
 def airport_brokers(events: DataFrame, count: int) -> list[BrokerPlace]:

@@ -15,6 +15,7 @@ from shoal.frames.errors import TableError
 from shoal.frames.folders import EVENTS, new_folder
 from shoal.frames.reading import read_table_file
 from shoal.overlays.trace_rows import BrokerPlace
+from shoal.pipeline.checks.kind_checks import SAMPLE
 from shoal.pipeline.ingest import PUBLICATIONS
 from shoal.pipeline.schemas import (
     ATTRIBUTES,
@@ -32,10 +33,10 @@ from shoal.pipeline.workloads.windows import Window, replay_time
 from shoal.pipeline.workloads.workload import (
     AIRPORTS,
     WorkloadCounts,
-    WorkloadError,
     WorkloadOptions,
     check_options,
     derivation_of,
+    nothing_published,
 )
 
 
@@ -55,7 +56,7 @@ def write_small_workload(
     if names is not None:
         events = events.filter(pc.is_in(events["publisher"], pa.array(names, pa.string())))
     if not events.num_rows:
-        raise WorkloadError("no publication lies in the window; see --month, --from, --to")
+        raise nothing_published(publications, options)
     ends = _bounds(events, options.window)
     places = _places(options.brokers)
     attributes = every.schema.field(ATTRIBUTES).type
@@ -89,6 +90,7 @@ def write_small_workload(
         brokers=len(brokers),
         selectivity=_selectivity(subscriptions),
         left_out=own.left_out,
+        complaints=own.complaints(events[ATTRIBUTES].slice(0, SAMPLE + 1).to_pylist()),
     )
 
 

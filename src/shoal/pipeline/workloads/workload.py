@@ -34,6 +34,7 @@ from pyspark.sql.types import BooleanType, LongType, StringType, StructType
 from shoal.frames.errors import TableError
 from shoal.frames.folders import EVENTS, new_folder
 from shoal.overlays.trace_rows import BrokerPlace
+from shoal.pipeline.checks.kind_checks import SAMPLE
 from shoal.pipeline.ingest import publications_table
 from shoal.pipeline.schemas import (
     ATTRIBUTES,
@@ -103,7 +104,8 @@ class WorkloadOptions(msgspec.Struct, frozen=True, kw_only=True):
 class WorkloadCounts(msgspec.Struct, frozen=True, kw_only=True):
     """What was written; `selectivity` is the mean measured one of each class.
 
-    `left_out` are own subscriptions that come and go outside the events' time.
+    `left_out` are own subscriptions that come and go outside the events' time; `complaints` say
+    what own filters ask of the publications in vain.
     """
 
     events: int
@@ -112,6 +114,7 @@ class WorkloadCounts(msgspec.Struct, frozen=True, kw_only=True):
     brokers: int
     selectivity: dict[str, float]
     left_out: int = 0
+    complaints: tuple[str, ...] = ()
 
 
 def class_counts(distribution: Distribution, subscriptions: int) -> dict[str, int]:
@@ -143,7 +146,7 @@ def write_workload(
     events.persist()
     try:
         if events.isEmpty():
-            raise WorkloadError("no publication lies in the window; see --month, --from, --to")
+            raise nothing_published(publications, options)
         constants = constant_attributes(every)
         places = _places(events, options)
         with new_folder(out, overwrite=overwrite) as folder:
@@ -163,7 +166,12 @@ def write_workload(
                 write_small_table(table, folder / f"{name}.parquet", key)
             replayed = with_replay_time(events, options.window, options.duration_us)
             write_table(replayed.orderBy("replay_us", "publisher", "sequence"), folder / EVENTS)
-            return msgspec.structs.replace(_counts(spark, folder), left_out=own.left_out)
+            counts = _counts(spark, folder)
+            if own.subscriptions is None:
+                return counts
+            some = events.select(ATTRIBUTES).limit(SAMPLE + 1).collect()
+            told = own.complaints(row[0].asDict() for row in some)
+            return msgspec.structs.replace(counts, left_out=own.left_out, complaints=told)
     finally:
         events.unpersist()
 
@@ -174,6 +182,15 @@ def check_options(options: WorkloadOptions) -> None:
         value = getattr(options, name)
         if value is not None and value < 1:
             raise WorkloadError(f"{name}: {value} is less than 1")
+
+
+def nothing_published(publications: Path, options: WorkloadOptions) -> WorkloadError:
+    """What to say where a workload would have no event."""
+    if options.window != TimeWindow():
+        return WorkloadError("no publication lies in the window; see --month, --from, --to")
+    if options.own_publishers is not None:
+        return WorkloadError(f"{publications} has no publication of these publishers")
+    return WorkloadError(f"{publications} has no publications")
 
 
 def _read_publications(spark: SparkSession, path: Path) -> DataFrame:

@@ -103,7 +103,8 @@ def _broker(drawing: Drawing, broker: str, radius: float) -> Markup:
     title = f"{drawing.names.get(broker, broker)}: {quantity(drawing.loads.get(broker, 0.0))}"
     title += " messages/s"
     if publishers:
-        title += f"\n{len(publishers)} publishers: " + ", ".join(publishers)
+        noun = "publisher" if len(publishers) == 1 else "publishers"
+        title += f"\n{len(publishers)} {noun}: " + ", ".join(publishers)
     ring = None
     if publishers:
         ring = tag(

@@ -82,6 +82,7 @@ class MqttDoor:
             json=json,
         )
         self.clients.keeps_order = node.machine.keeps_order
+        self.clients.ordered_by = node.machine.ordered_by
         self._access = access
         self._audit = Audit(node.clock.now_us)
         self._publishers = publishers
@@ -93,7 +94,9 @@ class MqttDoor:
         self._gathered: dict[Socket, list[bytes]] = {}
         self._closing: list[Callable[[], None]] = []
         heard = self.journal.heard if self.journal is not None else {}
-        self._repeats: Taker = Repeats(heard) if node.machine.keeps_order else UnorderedRepeats()
+        self._repeats: Taker = UnorderedRepeats()
+        if self.clients.are_in_streams:
+            self._repeats = Repeats(heard, self.clients.ordered_by)
         self._sockets: dict[ClientConnection, Socket] = {}
         # Those of clients that were sent away, which may still say what they got.
         self._half_closed: dict[ClientConnection, Socket] = {}

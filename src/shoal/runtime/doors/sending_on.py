@@ -1,7 +1,7 @@
 """Clients that a door sends to other brokers: whom the operator or the system wants there.
 
 A client that allows it follows its publisher, which moves to where its subscribers are; or goes
-where what it gets enters, which the system finds out by asking the door who gets what.
+where what it gets enters, or others want the same, which the system finds out by asking the door.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from shoal.runtime.node import Node
 
 # Why a client is sent after its publisher, and why it is where the system wants it.
 NEARER = "another broker is nearer to the subscribers"
-BETTER = "another broker is nearer to what it gets"
+BETTER = "another broker suits what it gets"
 
 _log = logging.getLogger(__name__)
 
@@ -47,6 +47,8 @@ class SendingOn:
         self._carry_out = carry_out
         # What the broker's system asks about clients, until what it delivered before is theirs.
         self._questions: list[Message] = []
+        # Who was to go by the system's wish and is still here, until the system is told.
+        self._stayed: list[ClientId] = []
         if clients.federation is not None:
             node.at_move = self._move_for_machine
             clients.federation.moving.servers = clients.federation.following.servers = servers
@@ -82,10 +84,13 @@ class SendingOn:
     def answer(self) -> None:
         """Answer what was asked; all that was delivered before is the clients'."""
         questions, self._questions = self._questions, []
+        stayed, self._stayed = self._stayed, []
         if self._clients.federation is not None:
             for message in questions:
                 now_us = self._node.clock.now_us()
                 self._ask(self._clients.federation.following.notified(message, now_us))
+            for client in stayed:
+                self._clients.federation.wishes.stayed(client)
 
     def _ponged(self, broker: BrokerId) -> None:
         assert self._clients.federation is not None
@@ -106,6 +111,8 @@ class SendingOn:
         def done(problem: str) -> None:
             if problem:
                 _log.info("a client stays", extra={"client": client, "problem": problem})
+                self._stayed.append(client)
+                self._node.schedule_flush()
 
         self.move(client, broker, done, BETTER)
 

@@ -20,7 +20,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from shoal.model import BrokerId, ClientId
+from shoal.model import BrokerId
 from shoal.mqtt.broker_clients import BrokerClients
 from shoal.mqtt.memory.journal_records import read_records
 from shoal.mqtt.restoring import Remembered, restore
@@ -82,8 +82,8 @@ class JournalWriter:
         }
 
     @property
-    def heard(self) -> Mapping[ClientId, int]:
-        """The last publication of each publisher that was delivered here."""
+    def heard(self) -> Mapping[str, int]:
+        """The last publication of each stream that was delivered here."""
         return self._journal.heard
 
     @property

@@ -99,17 +99,19 @@ def check_deliveries(
     required: set[DeliveryKey] = set()
     allowed: set[DeliveryKey] = set()
     for publication in publications:
+        row = Published(publication, "", publication.published_us)
+        if handed is not None:
+            if publication.key not in handed:
+                continue
+            row = handed[publication.key]
         for timed in subscriptions:
-            key = (publication.key, timed.subscription.id)
+            # Whether it held then is sooner said than whether its filter matches.
+            if not _is_within(timed, row.at_us, settle_us):
+                continue
             if not matches(timed.subscription.filter, publication.attributes):
                 continue
-            row = Published(publication, "", publication.published_us)
-            if handed is not None:
-                if publication.key not in handed:
-                    continue
-                row = handed[publication.key]
-            if _is_within(timed, row.at_us, settle_us):
-                allowed.add(key)
+            key = (publication.key, timed.subscription.id)
+            allowed.add(key)
             if _is_within(timed, row.at_us, -settle_us) and not excused(row, timed):
                 required.add(key)
     return Verdict(

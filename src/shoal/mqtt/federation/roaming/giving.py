@@ -135,7 +135,7 @@ class Giving:
         had = dict(session.had or {})
         if session.arriving_us is None and self.journal is not None:
             for publisher, number in self.journal.heard.items():
-                if publisher.startswith(RESERVED_CLIENT_IDS):
+                if publisher.startswith(RESERVED_CLIENT_IDS) and "\0" not in publisher:
                     had[publisher] = max(number, had.get(publisher, 0))
         return had
 

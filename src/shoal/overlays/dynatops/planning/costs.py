@@ -5,7 +5,6 @@ Source: DYNATOPS, section 5, Eq. 3 to 5, 7 and 10 to 12.
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -143,14 +142,6 @@ def after_swap(problem: Problem, found: Standing, left: int, right: int) -> Stan
             trees.of, trees.depths, found.is_member, problem.publications, position
         )
     return found
-
-
-def reconfiguration_cost(brokers: int, topics: int, moved: int) -> float:
-    """Cst of Eq. 7 in messages, as its steps have it (5.1.2): all hear of it, who moves rejoins."""
-    if not moved:
-        return 0.0
-    logarithm = math.log2(brokers)
-    return brokers + (logarithm**2 + topics * logarithm) * moved
 
 
 def moved(before: Mapping, after: Mapping) -> list[int]:

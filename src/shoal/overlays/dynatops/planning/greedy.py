@@ -10,11 +10,8 @@ from typing import NamedTuple
 
 from shoal.overlays.dynatops.planning.advising.prices import no_prices
 from shoal.overlays.dynatops.planning.advising.swapping import Rules, Search, after, looks
-from shoal.overlays.dynatops.planning.costs import (
-    moved,
-    notification_cost,
-    reconfiguration_cost,
-)
+from shoal.overlays.dynatops.planning.bound import reconfiguration_cost
+from shoal.overlays.dynatops.planning.costs import moved, notification_cost
 from shoal.overlays.dynatops.planning.problem import Mapping, Problem
 
 
@@ -89,12 +86,3 @@ def propose(problem: Problem, mapping: Mapping, search: Search = "worst") -> Pro
 def is_worth_a_look(problem: Problem, cost: float, share: float) -> bool:
     """The reconfigurability test of Algorithm 2: not below a share, beta, of the highest price."""
     return cost > share * reconfiguration_cost(problem.brokers, problem.topics, problem.brokers)
-
-
-def smoothed_rate(before: float, now: float, weight: float = 0.3) -> float:
-    """The rate expected for the next period, Eq. 8.
-
-    >>> smoothed_rate(10, 20)
-    13.0
-    """
-    return (1 - weight) * before + weight * now

@@ -8,15 +8,18 @@ Source: DYNATOPS, section 5.1, online monitoring.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping, Set
 
 from shoal.broker.effects import Effect, SetTimer
 from shoal.model import BrokerId
 from shoal.overlays.dynatops.messages import TopicCount
+from shoal.overlays.dynatops.planning.bound import smoothed_rate
 
 REPORT = ("reconfiguration", "report")
 # Topics of one report; of more, those that come first.
 MAX_TOPICS = 10_000
+# A topic of which fewer are expected in a period is forgotten.
+LEAST_EXPECTED = 0.01
 
 
 class Counting:
@@ -48,3 +51,38 @@ class Counting:
             TopicCount(topic, count, tuple(sorted(homes[topic].intersection(members))))
             for topic, count in counts.items()
         )
+
+
+class Estimate:
+    """What is expected of each topic, by what roots have reported (Eq. 8)."""
+
+    def __init__(self, rate_percent: int) -> None:
+        self._weight = rate_percent / 100
+        self._counts: dict[str, float] = {}
+        self._homes: dict[str, set[BrokerId]] = {}
+        self._expected: dict[str, float] = {}
+
+    def hear(self, topics: Iterable[TopicCount]) -> None:
+        """A root reports."""
+        for topic in topics:
+            self._counts[topic.topic] = self._counts.get(topic.topic, 0) + topic.publications
+            self._homes.setdefault(topic.topic, set()).update(topic.homes)
+
+    def renew(self) -> tuple[Mapping[str, float], Mapping[str, Set[BrokerId]]]:
+        """A period is over: publications that are expected in one, and the homes of the last."""
+        counts, self._counts = self._counts, {}
+        homes, self._homes = self._homes, {}
+        before = self._expected
+        self._expected = {
+            topic: expected
+            for topic in sorted({*before, *counts})
+            if (
+                expected := smoothed_rate(
+                    before.get(topic, float(counts.get(topic, 0))),
+                    counts.get(topic, 0),
+                    self._weight,
+                )
+            )
+            >= LEAST_EXPECTED
+        }
+        return self._expected, homes

@@ -10,7 +10,7 @@ Source: DYNATOPS, section 5.1, Algorithms 2 to 4.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Mapping, Set
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,6 +20,7 @@ from shoal.overlays.dynatops.members.membership import Membership
 from shoal.overlays.dynatops.members.view import Age, View
 from shoal.overlays.dynatops.messages import TopicCount
 from shoal.overlays.dynatops.parameters import Parameters
+from shoal.overlays.dynatops.reconfiguration.counting import Estimate
 from shoal.overlays.dynatops.records import ReconfigurationRecord
 
 if TYPE_CHECKING:  # compiled code: only who plans needs it
@@ -32,8 +33,6 @@ DECIDE = ("reconfiguration", "decide")
 STEP = ("reconfiguration", "step")
 # Of the greedy search; what it finds later saves next to nothing.
 MAX_STEPS = 200
-# A topic of which fewer are expected in a period is forgotten.
-LEAST_EXPECTED = 0.01
 
 
 class _Search(NamedTuple):
@@ -115,17 +114,13 @@ class Manager:
         _warm_up()
         self._membership = membership
         self._parameters = parameters
-        self._counts: dict[str, float] = {}
-        self._homes: dict[str, set[str]] = {}
-        self._expected: dict[str, float] = {}
+        self._estimate = Estimate(parameters.rate_percent)
         self._is_timed = False
         self._search: _Search | None = None
 
     def hear(self, topics: Iterable[TopicCount], now_us: int, out: list[Effect]) -> None:
         """A root reports."""
-        for topic in topics:
-            self._counts[topic.topic] = self._counts.get(topic.topic, 0) + topic.publications
-            self._homes.setdefault(topic.topic, set()).update(topic.homes)
+        self._estimate.hear(topics)
         if not self._is_timed:
             self._is_timed = True
             out.append(SetTimer(DECIDE, now_us + self._parameters.reconfigure_us))
@@ -138,48 +133,35 @@ class Manager:
 
     def _decide(self, now_us: int, out: list[Effect]) -> None:
         """Algorithm 2, step 1: estimate; then begin to search."""
-        from shoal.overlays.dynatops.planning.greedy import smoothed_rate
-
         self._is_timed = False
-        counts, self._counts = self._counts, {}
-        homes, self._homes = self._homes, {}
-        self._expected = {
-            topic: expected
-            for topic in sorted({*self._expected, *counts})
-            if (
-                expected := smoothed_rate(
-                    self._expected.get(topic, float(counts.get(topic, 0))),
-                    counts.get(topic, 0),
-                    self._parameters.rate_percent / 100,
-                )
-            )
-            >= LEAST_EXPECTED
-        }
+        expected, homes = self._estimate.renew()
         view = self._membership.view
         if view is None or not self._membership.is_manager or len(view.members) < 2:
             return
         if view.is_held:
             return
-        topics = [topic for topic in self._expected if homes.get(topic)]
-        if topics:
-            self._search = self._begin(view, topics, homes)
+        expected = {topic: each for topic, each in expected.items() if homes.get(topic)}
+        if expected:
+            self._search = self._begin(view, expected, homes)
             out.append(SetTimer(STEP, now_us))
 
-    def _begin(self, view: View, topics: list[str], homes: dict[str, set[str]]) -> _Search:
+    def _begin(
+        self, view: View, expected: Mapping[str, float], homes: Mapping[str, Set[BrokerId]]
+    ) -> _Search:
         import numpy as np
 
         places = self._membership.places
         assert places is not None
-        numbers = {name: number for number, name in enumerate(sorted(view.members))}
+        numbers, topics = {name: at for at, name in enumerate(sorted(view.members))}, list(expected)
         wanted = np.zeros((len(numbers), len(topics)), np.bool_)
         for at, topic in enumerate(topics):
             wanted[[numbers[home] for home in homes[topic] if home in numbers], at] = True
         roots = [places.structure.root(topic) for topic in topics]
-        expected = np.array([self._expected[topic] for topic in topics])
+        amounts = np.array([expected[topic] for topic in topics])
         positions = {name: at for at, name in enumerate(view.members)}
         start = tuple(positions[name] for name in numbers)
         rules = _rules(list(numbers), self._parameters)
-        work = _work(places.structure, roots, wanted, expected, start, self._parameters, rules)
+        work = _work(places.structure, roots, wanted, amounts, start, self._parameters, rules)
         return _Search(view.age, start, work)
 
     def _take_step(self, search: _Search, now_us: int, out: list[Effect]) -> None:

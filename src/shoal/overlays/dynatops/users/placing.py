@@ -2,7 +2,14 @@
 
 Brokers of a cluster tell each other which topics their users want, and how much they have to do.
 What a user alone wants does not hold it at its broker: else it would be similar to none but that.
-A user that was sent away is not looked at until it has gone.
+A user that was sent away is not looked at, nor counted, until it has gone, or is said to stay.  One
+that does not go where it is sent counts, and stays.
+
+Users are the broker's clients; of one that stands for others those are, which it tells of.
+
+A user that comes before the others of the cluster are heard of waits for that.  Then those of one
+broker after the other are looked at: if all were at once, two that want the same would change
+places.
 
 Source: DYNATOPS, section 4, Algorithm 1.
 """
@@ -10,10 +17,14 @@ Source: DYNATOPS, section 4, Algorithm 1.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from itertools import islice
 
-from shoal.broker.effects import Effect, MoveClient, Record, SetTimer
-from shoal.model import BrokerId, ClientId, Filter
+from shoal.broker.effects import Effect, MoveClient, Notify, Record, SetTimer
+from shoal.broker.messages import Message
+from shoal.broker.strategy import unexpected
+from shoal.clients.doors import StandsFor, Stayed, Wants, WhoWants, Wish
+from shoal.model import BrokerId, ClientId, Subscription, SubscriptionId
 from shoal.overlays.dynatops.members.membership import Membership
 from shoal.overlays.dynatops.messages import Summary
 from shoal.overlays.dynatops.parameters import Parameters
@@ -25,6 +36,27 @@ PLACE = ("users", "place")
 SAY = ("users", "say")
 # What a user asks together, as it connects, is looked at together.
 PLACE_US = 1_000_000
+# Users that are looked at in that time: neither the broker nor those they go to stall.
+MOST_PLACED = 100
+# Topics of one summary; of more, those that come first.
+MOST_TOPICS = 10_000
+
+
+# Who stands for a user, nobody if it does itself; and the user.
+_Name = tuple[ClientId, ClientId]
+
+
+class _User:
+    """One user here; `topics` are those it wants, by how many of its subscriptions name each."""
+
+    __slots__ = ("follows", "is_sent_away", "since_us", "subscriptions", "topics")
+
+    def __init__(self, since_us: int = 0) -> None:
+        self.topics: Counter[str] = Counter()
+        self.subscriptions = 0
+        self.since_us = since_us
+        self.follows = True
+        self.is_sent_away = False
 
 
 class Placing:
@@ -40,125 +72,201 @@ class Placing:
         self._broker = membership.broker
         self._parameters = parameters
         self._send = send
-        # Of each user here: how many of its subscriptions name a topic; of each topic, how many
-        # users want it here and are to stay.
-        self._wanted: dict[ClientId, Counter[str]] = {}
-        self._subscriptions: Counter[ClientId] = Counter()
+        self._here: dict[_Name, _User] = {}
+        self._doors: set[ClientId] = set()
+        # What doors ask for, by which they say what those behind them want.
+        self._asked: dict[SubscriptionId, frozenset[str]] = {}
+        # Of each topic, how many users want it here that have not been sent away.
         self._users: Counter[str] = Counter()
+        self._load = 0
+        # What the others of the cluster said last, and since when these live.
         self._others: dict[BrokerId, Served] = {}
-        self._changed: dict[ClientId, None] = {}
-        self._sent_away: set[ClientId] = set()
+        self._lives: dict[BrokerId, int | None] = {}
+        self._changed: dict[_Name, None] = {}
+        self._is_timed = False
         self._is_said = True
 
     # --- what users want ----------------------------------------------------------------------
 
-    def add(self, client: ClientId, filter: Filter, now_us: int, out: list[Effect]) -> None:
-        self._subscriptions[client] += 1
-        wanted = self._wanted.setdefault(client, Counter())
-        for topic in self._topics(filter):
-            if not wanted[topic] and client not in self._sent_away:
-                self._users[topic] += 1
-            wanted[topic] += 1
-        self._look_later(client, now_us, out)
+    def add(self, subscription: Subscription, now_us: int, out: list[Effect]) -> None:
+        """A client of the broker has subscribed."""
+        # Who wants any topic is similar to nobody.
+        parameters, client = self._parameters, subscription.client
+        topics = keys_of(subscription.filter, parameters.topic, parameters.keys) or frozenset()
+        self._asked[subscription.id] = topics
+        if client not in self._doors:
+            user = self._here.setdefault(("", client), _User())
+            user.subscriptions += 1
+            self._change(user, user.topics + Counter(topics))
+            self._look_later(("", client), now_us, out)
 
-    def remove(self, client: ClientId, filter: Filter, now_us: int, out: list[Effect]) -> None:
-        wanted = self._wanted[client]
-        for topic in self._topics(filter):
-            wanted[topic] -= 1
-            if not wanted[topic]:
-                del wanted[topic]
-                self._count_out(client, [topic])
-        self._look_later(client, now_us, out)
-        self._subscriptions[client] -= 1
-        if not self._subscriptions[client]:
-            del self._subscriptions[client], self._wanted[client]
-            self._sent_away.discard(client)
+    def remove(self, subscription: Subscription, now_us: int, out: list[Effect]) -> None:
+        """It has taken that back."""
+        topics, client = self._asked.pop(subscription.id), subscription.client
+        if client not in self._doors:
+            user = self._here["", client]
+            user.subscriptions -= 1
+            self._change(user, user.topics - Counter(topics))
+            if not user.subscriptions:
+                del self._here["", client]
+            self._look_later(("", client), now_us, out)
 
-    def _count_out(self, client: ClientId, topics: Iterable[str]) -> None:
-        """A user wants these no more here; of one that was sent away nothing counts."""
-        for topic in topics if client not in self._sent_away else ():
-            self._users[topic] -= 1
+    def request(self, client: ClientId, request: Message, now_us: int, out: list[Effect]) -> None:
+        """A client that stands for others says something about these."""
+        match request:
+            case StandsFor():
+                self._doors.add(client)
+                itself = self._here.pop(("", client), None)
+                if itself is not None:
+                    self._change(itself, Counter())
+                out.append(Notify(client, WhoWants()))
+            case Wants(wishes) if client in self._doors:
+                for wish in wishes:
+                    self._wishes(client, wish, now_us, out)
+            case Stayed(name) if client in self._doors:
+                user = self._here.get((client, name))
+                if user is not None:
+                    self._count_again(user)
+            case _:
+                raise unexpected(request, f"client {client}")
+
+    def _wishes(self, door: ClientId, wish: Wish, now_us: int, out: list[Effect]) -> None:
+        """What somebody behind a door wants now."""
+        name = (door, wish.client)
+        user = self._here.setdefault(name, _User(wish.since_us))
+        if user.since_us != wish.since_us:  # it was away, and has come again
+            user.since_us = wish.since_us
+            self._count_again(user)
+        user.follows = wish.follows
+        topics = Counter(topic for id in wish.subscriptions for topic in self._asked.get(id, ()))
+        self._change(user, topics)
+        user.subscriptions = len(wish.subscriptions)
+        if not user.subscriptions:
+            del self._here[name]
+        self._look_later(name, now_us, out)
+
+    def _change(self, user: _User, topics: Counter[str]) -> None:
+        """From now on a user wants these."""
+        if not user.is_sent_away:
+            self._count(user.topics.keys() - topics.keys(), -1)
+            self._count(topics.keys() - user.topics.keys(), 1)
+        user.topics = topics
+
+    def _send_away(self, user: _User) -> None:
+        self._count(user.topics, -1)
+        user.is_sent_away = True
+
+    def _count_again(self, user: _User) -> None:
+        """A user that was sent away is here, after all."""
+        if user.is_sent_away:
+            user.is_sent_away = False
+            self._count(user.topics, 1)
+
+    def _count(self, topics: Collection[str], users: int) -> None:
+        self._load += users * len(topics)
+        for topic in topics:
+            self._users[topic] += users
             if not self._users[topic]:
                 del self._users[topic]
 
-    def _topics(self, filter: Filter) -> Iterable[str]:
-        """Who wants any topic is similar to nobody."""
-        return keys_of(filter, self._parameters.topic, self._parameters.keys) or ()
+    def _look_later(self, name: _Name, now_us: int, out: list[Effect]) -> None:
+        self._changed[name] = None
+        self._place_at(now_us + PLACE_US, out)
+        self._say_later(now_us, out)
 
-    def _look_later(self, client: ClientId, now_us: int, out: list[Effect]) -> None:
-        if not self._changed:
-            out.append(SetTimer(PLACE, now_us + PLACE_US))
-        self._changed[client] = None
-        if self._is_said:
-            self._is_said = False
-            out.append(SetTimer(SAY, now_us + self._parameters.update_us))
+    def _place_at(self, at_us: int, out: list[Effect]) -> None:
+        if not self._is_timed:
+            self._is_timed = True
+            out.append(SetTimer(PLACE, at_us))
 
     # --- the cluster --------------------------------------------------------------------------
 
     @property
     def _cluster(self) -> list[BrokerId]:
-        """The others of this broker's cluster: so many by name, one after the other."""
+        """This broker's: so many by name, one after the other."""
         view, size = self._membership.view, self._parameters.cluster
         if view is None or self._broker not in view.members:
             return []
         names = sorted(view.members)
         first = names.index(self._broker) // size * size
-        return [each for each in names[first : first + size] if each != self._broker]
+        return names[first : first + size]
 
-    @property
-    def _own(self) -> Served:
-        return Served(frozenset(self._users), self._users.total())
+    def _others_of(self, cluster: Iterable[BrokerId]) -> list[BrokerId]:
+        return [each for each in cluster if each != self._broker]
+
+    def began(self, now_us: int, out: list[Effect]) -> None:
+        """A view has begun: who is new knows nothing yet, and what was under way is lost."""
+        view = self._membership.view
+        lives = {} if view is None else view.lives
+        before, self._lives = self._lives, {each: lives.get(each) for each in self._cluster}
+        self._others = {
+            each: served
+            for each, served in self._others.items()
+            if each in self._lives and before.get(each) == self._lives[each]
+        }
+        self._say_later(now_us, out)
 
     def timer(self, name: str, now_us: int, out: list[Effect]) -> None:
         if name == "place":
-            changed, self._changed = self._changed, {}
-            for client in changed:
-                self._place(client, now_us, out)
+            self._is_timed = False
+            cluster = self._cluster
+            if cluster and self._others.keys() >= set(self._others_of(cluster)):
+                self._place_some(cluster, now_us, out)
         else:
             self._is_said = True
-            self._say(self._cluster, out)
+            self._say(self._others_of(self._cluster), out)
+
+    def _say_later(self, now_us: int, out: list[Effect]) -> None:
+        if self._is_said:
+            self._is_said = False
+            out.append(SetTimer(SAY, now_us + self._parameters.update_us))
 
     def _say(self, to: Iterable[BrokerId], out: list[Effect]) -> None:
-        view, own = self._membership.view, self._own
-        if view is not None:
-            topics = tuple(sorted(self._users))
-            for other in to:
-                said = Summary(view.age, self._broker, other, topics, own.subscriptions)
-                self._send(other, said, out)
+        view = self._membership.view
+        if view is None:
+            return
+        topics = tuple(sorted(islice(self._users, MOST_TOPICS)))
+        for other in to:
+            self._send(other, Summary(view.age, self._broker, other, topics, self._load), out)
 
-    def hear(self, message: Summary) -> None:
+    def hear(self, message: Summary, now_us: int, out: list[Effect]) -> None:
         """What another broker's users want."""
         self._others[message.broker] = Served(frozenset(message.topics), message.subscriptions)
+        cluster = self._cluster
+        if self._changed and self._others.keys() >= set(self._others_of(cluster)):
+            turn = 1 + cluster.index(self._broker) if cluster else 1
+            self._place_at(now_us + turn * PLACE_US, out)
 
-    # --- where a user should be ---------------------------------------------------------------
+    # --- where users should be ----------------------------------------------------------------
 
-    def _place(self, client: ClientId, now_us: int, out: list[Effect]) -> None:
-        topics = self._wanted.get(client)
-        if not topics or client in self._sent_away:
-            return
-        visible = self._visible(topics)
-        least = self._parameters.least_gain_percent / 100
-        weight = self._parameters.load_weight
-        best = best_broker(topics.keys(), visible, weight, self._broker, least)
-        if best != self._broker:
-            self._count_out(client, topics)
-            self._sent_away.add(client)
-            self._say([best], out)  # so that it is not sent back to what it was alone
+    def _place_some(self, cluster: list[BrokerId], now_us: int, out: list[Effect]) -> None:
+        told: dict[BrokerId, None] = {}
+        for name in list(islice(self._changed, MOST_PLACED)):
+            del self._changed[name]
+            user = self._here.get(name)
+            if user is None or not user.topics or not user.follows or user.is_sent_away:
+                continue
+            best = self._best(user.topics, cluster)
+            if best == self._broker:
+                continue
+            self._send_away(user)
+            told[best] = None
             # Until it says so itself: the next ones shall not all go there, too.
-            known = self._others[best]
-            self._others[best] = Served(
-                known.topics | topics.keys(), known.subscriptions + len(topics)
-            )
+            known, topics = self._others[best], user.topics.keys()
+            load = known.subscriptions + len(topics)
+            self._others[best] = Served(known.topics | topics, load)
+            client = name[1]
             row = PlacementRecord(broker=self._broker, at_us=now_us, client=client, target=best)
             out += [Record(row), MoveClient(client, best)]
+        self._say(told, out)  # so that nobody is sent back to what it was alone
+        if self._changed:
+            self._place_at(now_us + PLACE_US, out)
 
-    def _visible(self, topics: Mapping[str, int]) -> dict[BrokerId, Served]:
-        """The brokers of the cluster, this one without what the user alone wants here."""
-        own = self._own
-        others = frozenset(
-            topic for topic, users in self._users.items() if users > (topic in topics)
-        )
-        found = {self._broker: Served(others, own.subscriptions - len(topics))}
-        there = self._others
-        found.update((each, there[each]) for each in self._cluster if each in there)
-        return found
+    def _best(self, topics: Mapping[str, int], cluster: Iterable[BrokerId]) -> BrokerId:
+        # This broker without what the user alone wants here.
+        others = frozenset(topic for topic in topics if self._users[topic] > 1)
+        visible = {self._broker: Served(others, self._load - len(topics))}
+        visible.update((each, self._others[each]) for each in self._others_of(cluster))
+        least = self._parameters.least_gain_percent / 100
+        weight = self._parameters.load_weight
+        return best_broker(topics.keys(), visible, weight, self._broker, least)

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shoal.overlays.dynatops.planning.costs import reconfiguration_cost
+from shoal.overlays.dynatops.planning.bound import reconfiguration_cost
 from shoal.overlays.dynatops.planning.problem import Amounts, Mapping, Problem, inverse, trees_of
 from shoal.overlays.dynatops.structures.structure import Structure
 

@@ -1,0 +1,82 @@
+"""Users of live brokers go to where others want the same; others are served from afar."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from itertools import count
+from pathlib import Path
+
+import aiomqtt
+
+from shoal.client import Client, Subscription
+from shoal.runtime.supervisor import get_json
+from tests.runtime.live import until
+from tests.runtime.processes import Processes, processes
+
+DYNATOPS = {"cluster": 3, "update_us": 300_000, "load_weight": 0.5}
+
+
+async def at(network: Processes) -> dict[str, int]:
+    """How many clients each broker has."""
+    found = {}
+    for broker in network.network.brokers:
+        address = broker.address("admin")
+        assert address is not None
+        found[broker.name] = (await get_json(address, "/status"))["mqtt"]["connected"]
+    return found
+
+
+async def live(network: Processes) -> None:
+    where = {each.name: each.mqtt for each in network.network.brokers}
+    topics = ("sport", "news", "weather")
+    sent: dict[str, list[bytes]] = {topic: [] for topic in topics}
+    is_over = asyncio.Event()
+
+    async def publish(publisher: Client) -> None:
+        for number in count():
+            for topic in topics:
+                await publisher.publish(topic, b"%d" % number, qos=1 + number % 2)
+                sent[topic].append(b"%d" % number)
+            if is_over.is_set():
+                return
+            await asyncio.sleep(0.01)
+
+    async with AsyncExitStack() as stack:
+        enter = stack.enter_async_context
+
+        async def reader(
+            broker: str, name: str, topic: str, qos: int
+        ) -> tuple[Client, Subscription]:
+            client = await enter(Client(where[broker], name))
+            return client, await enter(client.subscribe(topic, qos=qos))
+
+        publisher = await enter(Client(where["B2"], "publisher"))
+        for broker, topic in (("B1", "sport"), ("B1", "weather"), ("B2", "news")):
+            for number in range(2):
+                await reader(broker, f"{topic} {number}", topic, 1)
+        port = int(where["B3"].rpartition(":")[2])
+        stays = await enter(aiomqtt.Client("127.0.0.1", port, identifier="stays"))
+        await stays.subscribe("weather", qos=2)
+        followers = {
+            topic: await reader("B3", f"follower of {topic}", topic, qos)
+            for qos, topic in enumerate(("sport", "news"), 1)
+        }
+        publishing = asyncio.create_task(publish(publisher))
+        await until(lambda: all(client.redirections for client, _ in followers.values()))
+        first = len(sent["news"])
+        await until(lambda: len(sent["news"]) >= first + 50)
+        is_over.set()
+        await publishing
+        for topic, (client, subscription) in followers.items():
+            assert [(await subscription.get()).payload for _ in sent[topic]] == sent[topic]
+            assert not subscription.messages
+            assert client.redirections == 1
+        messages = aiter(stays.messages)
+        assert [(await anext(messages)).payload for _ in sent["weather"]] == sent["weather"]
+        assert await at(network) == {"B1": 5, "B2": 4, "B3": 1}
+
+
+def test_users_are_placed_while_they_are_published_to(tmp_path: Path) -> None:
+    with processes(tmp_path, brokers=3, system="dynatops", links=[], dynatops=DYNATOPS) as network:
+        asyncio.run(live(network))

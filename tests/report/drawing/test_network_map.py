@@ -1,0 +1,27 @@
+"""Discs of brokers: what their titles say."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from shoal.report.drawing.geography import Placement
+from shoal.report.drawing.network_map import Drawing, network_map
+
+
+def test_one_publisher_is_no_publishers() -> None:
+    drawing = Drawing(
+        title="tree",
+        colour="red",
+        placement=Placement(
+            kind="circle", points={"B1": (1.0, 1.0), "B2": (2.0, 2.0)}, outlines=(), note=""
+        ),
+        names={},
+        links=[("B1", "B2")],
+        loads={},
+        largest_load=0.0,
+        publishers={"B1": ["Brest"], "B2": ["Lyon", "Ulm"]},
+        journeys=Counter(),
+    )
+    text = str(network_map(drawing))
+    assert "\n1 publisher: Brest" in text
+    assert "\n2 publishers: Lyon, Ulm" in text
