@@ -78,14 +78,9 @@ class Federation:
         )
         self.evacuating = Evacuating(broker_id, sessions, door, timers, self.roaming, permissions)
         self.moving = Moving(broker_id, sessions, door, timers, self.roaming, self.evacuating, full)
-<<<<<<< HEAD
-        self.following = Following(broker_id, door, audience)
-        self.granting = Granting(broker_id, door, timers, self._tell_all)
-=======
         self.wishes = Wishes(sessions, subscriptions, door, timers)
         self.following = Following(broker_id, door, audience, self.wishes)
-        self.granting = Granting(broker_id, door, timers)
->>>>>>> main
+        self.granting = Granting(broker_id, door, timers, self._tell_all)
         told = self.granting.wait_for
         self.sharing = Sharing(broker_id, door, timers, subscriptions, deliver, told, now_us)
         tellers = (self.roaming.tell_clients, self.sharing.tell)
