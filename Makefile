@@ -9,7 +9,7 @@ STAMP := .venv/.installed
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install test quick check tests docs demo soak bench-simulation bench-selection bench-matching bench-one-by-one bench-topics bench-covering bench-covering-routing bench-mqtt-codec bench-mqtt-clients bench-spark-matching bench-spark-partitions bench-set-search bench-trials bench-journal bench-live bench-bluedove-order bench-rearranging bench-moving-clients bench-moves bench-sizes clean
+.PHONY: help install test quick check tests docs demo soak bench-simulation bench-selection bench-matching bench-one-by-one bench-topics bench-covering bench-covering-routing bench-mqtt-codec bench-mqtt-clients bench-spark-matching bench-spark-partitions bench-set-search bench-trials bench-journal bench-live bench-bluedove-order bench-rearranging bench-moving-clients bench-moves bench-whereabouts bench-sizes clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-24s %s\n", $$1, $$2}'
@@ -132,6 +132,9 @@ bench-moving-clients: install ## publishers that move, subscribers that move, an
 
 bench-moves: install ## delays at a steady pace while clients are sent from broker to broker, live
 	$(BIN)/python benchmarks/bench_moves.py
+
+bench-whereabouts: install ## messages between 100 brokers when clients connect, leave and go elsewhere
+	$(BIN)/python benchmarks/bench_whereabouts.py
 
 bench-bluedove-order: install ## what a publisher's order costs a live BlueDove cluster
 	$(BIN)/python benchmarks/bench_bluedove_order.py

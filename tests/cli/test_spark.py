@@ -107,6 +107,18 @@ def test_a_file_that_is_no_parquet_is_named(
         file.unlink()
 
 
+def test_ingest_names_what_is_no_parquet_before_spark_starts(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "broken.parquet").write_text("nonsense")
+    found = complaint(capsys, "ingest m.toml broken.parquet --out out")
+    assert found.startswith("broken.parquet is not a Parquet file (")
+    (folder / "there" / "a.csv").write_text("a,b\n1,2\n")
+    found = complaint(capsys, "ingest m.toml there --out out")
+    assert found.startswith("there/a.csv is not a Parquet file; mend it or move it away (")
+    assert found.endswith("; a folder is read as Parquet: name CSV files")
+
+
 def test_a_truth_of_another_workload_is_refused(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from random import Random
 from typing import Any
 
@@ -84,20 +85,27 @@ class Site(House):
 
 
 class Network:
-    """Brokers in a line.  With `is_slow`, messages stay in their links until `step` or `settle`.
+    """Brokers in a line, or in a `tree`.
+
+    With `is_slow`, messages stay in their links until `step` or `settle`.
 
     Publications count as settled at once; without `is_settling`, when a test says so.  So do
     subscriptions as stored, unless `is_storing` is off.
     """
 
-    def __init__(self, *names: str, **limits: Any) -> None:
+    def __init__(
+        self, *names: str, tree: Sequence[tuple[str, str]] | None = None, **limits: Any
+    ) -> None:
         self.is_slow = False
         self.is_settling = True
         self.is_storing = True
         self.links: dict[tuple[str, str], deque[Any]] = {}
+        # Messages that have arrived over links; of a batch of publications each.
+        self.carried = 0
         self.sites: dict[str, Site] = {}
-        for number, name in enumerate(names):
-            neighbours = names[max(0, number - 1) : number] + names[number + 1 : number + 2]
+        tree = list(pairwise(names)) if tree is None else tree
+        for name in names:
+            neighbours = tuple(a if b == name else b for a, b in tree if name in (a, b))
             self.links |= {(name, neighbour): deque() for neighbour in neighbours}
             self.sites[name] = Site(self, name, neighbours, **limits)
         for site in self.sites.values():
@@ -139,4 +147,5 @@ class Network:
 
     def _arrive(self, sender: str, receiver: str) -> None:
         message = self.links[sender, receiver].popleft()
+        self.carried += len(getattr(message, "publications", (message,)))
         self[receiver].handle(Received(sender, message))

@@ -54,6 +54,9 @@ folder = "trace"
 """.replace("three sites", "three-sites")
 
 
+TRIANGLE = [["B1", "B2"], ["B2", "B3"], ["B1", "B3"]]
+
+
 def network(**changes: Any) -> dict[str, Any]:
     brokers = [{"name": f"B{n}", "peers": f"127.0.0.1:700{n}"} for n in (1, 2, 3)]
     links = [["B1", "B2"], ["B2", "B3"]]
@@ -194,6 +197,22 @@ ODD: dict[str, tuple[dict[str, Any], list[str]]] = {
         network(
             limits={"maximum_packet_size": 268_435_460},
             link_limits={"limit_bytes": 600_000_000},
+        ),
+        [],
+    ),
+    "patient, and in order": (
+        network(system="octopia", links=TRIANGLE, link_limits={"give_up_us": 25_000_000}),
+        [
+            "link_limits.give_up_us: 25000000 and silence_us, 5000000, are together to be less "
+            "than 30000000, for which octopia waits for what is on links"
+        ],
+    ),
+    "patient, in no order": (
+        network(
+            system="octopia",
+            links=TRIANGLE,
+            link_limits={"give_up_us": 25_000_000},
+            octopia={"dynamic": "free"},
         ),
         [],
     ),

@@ -35,8 +35,8 @@ PATIENCE_US = 60_000_000
 GIVE_UP_US = {"octopia": 3_000_000}
 # Longer than a broker waits for anything.
 PATIENCE_S = 2 * PATIENCE_US / 1e6
-# Between one start and the next.
-PAUSES_S = (0.0, 0.3, 2.0, 8.0, 20.0)
+# Between one start and the next; all together are well below the patience.
+PAUSES_S = (0.0, 0.3, 2.0, 8.0, 12.0)
 
 
 class StartOrders:

@@ -340,6 +340,8 @@ class BrokerClients:
             self.statistics.connected -= 1
             if self.door is not None:
                 self.door.unadvertise(session.client_id)
+            if self.federation is not None:
+                self.federation.roaming.telling.leaves(session.client_id, now_us)
             self.sessions.left(session, now_us, with_will=with_will, is_moving=is_moving)
             self._presence.changed(session)
 

@@ -81,6 +81,10 @@ def _nobody(parameters: Any) -> Mapping[str, Iterable[BrokerId]]:
     return {}
 
 
+def _for_ever(parameters: Any) -> int | None:
+    return None
+
+
 def nobody_moves(parameters: Any) -> bool:
     """No subscriber does, whatever the parameters are."""
     return False
@@ -108,6 +112,8 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     stand_in       what is said in the place of a neighbour that is away since before the broker
                    started; with it, what is for who is away may be acknowledged once it is on disk
     give_up_us     how long a neighbour that is away counts as there, unless a network file says it
+    most_silent_us by the parameters, for how long what is on a link may wait before it is given up;
+                   None: for any time.  Beyond that it comes too late
     grows          brokers join a running network, and leave it; if not, it is as its file says
     is_quiet       brokers say nothing while clients do nothing, so that messages can be counted
     decides_after  which parameter says how many publications of one publisher it needs to decide
@@ -131,6 +137,7 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     takes_clients: Callable[[Any, BrokerId], bool] = _everybody
     stand_in: StandIn | None = None
     give_up_us: int = 60_000_000
+    most_silent_us: Callable[[Any], int | None] = _for_ever
     grows: bool = True
     is_quiet: bool = True
     decides_after: str = ""

@@ -250,6 +250,11 @@ class BrokerService:
             self._servers[where.name] = found
         else:
             self._servers.pop(where.name, None)
+        federation = self.door.clients.federation
+        if where.has_left and federation is not None:
+            federation.left(where.name, self.node.clock.now_us())
+            self.door.carry_out(self.door.clients.take_effects())
+            self.node.schedule_flush()
         event = "broker left" if where.has_left else "broker joined"
         _log.info(event, extra={"name_of_broker": where.name, "peers": where.peers})
 

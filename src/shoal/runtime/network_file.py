@@ -259,6 +259,7 @@ def problems(network: Network, newcomer: BrokerId = "", *, has_files: bool = Tru
     found += _access_problems(network)
     found += _admin_problems(network)
     found += _size_problems(network)
+    found += _patience_problems(network)
     found += _missing_files(network) if has_files else []
     pairs = {f"{left}-{right}" for left in names for right in names if left != right}
     found += [
@@ -355,6 +356,18 @@ def _size_problems(network: Network) -> list[str]:
     return [
         f"limits.maximum_packet_size: {size} bytes do not fit on links; take at most {most}, or "
         "raise link_limits.limit_bytes"
+    ]
+
+
+def _patience_problems(network: Network) -> list[str]:
+    """What waits for a broker that is away must not come when nobody waits for it any more."""
+    system, bounds = SYSTEMS[network.system], network.bounds
+    most_us = system.most_silent_us(network.system_parameters or system.parameters())
+    if most_us is None or bounds.silence_us + bounds.give_up_us < most_us:
+        return []
+    return [
+        f"link_limits.give_up_us: {bounds.give_up_us} and silence_us, {bounds.silence_us}, are "
+        f"together to be less than {most_us}, for which {network.system} waits for what is on links"
     ]
 
 

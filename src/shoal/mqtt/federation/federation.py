@@ -36,6 +36,7 @@ from shoal.mqtt.federation.granting import GRANTING_TIMER, Granting
 from shoal.mqtt.federation.joining import Joining
 from shoal.mqtt.federation.moving import MOVING_TIMER, Moving
 from shoal.mqtt.federation.roaming.roaming import Roaming
+from shoal.mqtt.federation.roaming.telling import TELLING_TIMER
 from shoal.mqtt.federation.sharing import SHARING_TIMER, Sharing
 from shoal.mqtt.memory.journal import Journal
 from shoal.mqtt.messages import Message
@@ -70,7 +71,8 @@ class Federation:
         audience: Audience,
         now_us: int,
     ) -> None:
-        self._spreading = Granting(broker_id, door, None)
+        # A session is known everywhere before anything can be acknowledged into it.
+        self._spreading = Granting(broker_id, door, None, self._tell_all)
         self.roaming = Roaming(
             broker_id, sessions, subscriptions, problems, door, timers, self._spreading
         )
@@ -78,7 +80,7 @@ class Federation:
         self.moving = Moving(broker_id, sessions, door, timers, self.roaming, self.evacuating, full)
         self.wishes = Wishes(sessions, subscriptions, door, timers)
         self.following = Following(broker_id, door, audience, self.wishes)
-        self.granting = Granting(broker_id, door, timers)
+        self.granting = Granting(broker_id, door, timers, self._tell_all)
         told = self.granting.wait_for
         self.sharing = Sharing(broker_id, door, timers, subscriptions, deliver, told, now_us)
         tellers = (self.roaming.tell_clients, self.sharing.tell)
@@ -93,6 +95,13 @@ class Federation:
         self.roaming.begin_journal(journal)
         self.evacuating.journal = journal
         self.sharing.begin_journal(journal)
+
+    def _tell_all(self, now_us: int) -> None:
+        self.roaming.telling.flush(now_us)
+
+    def left(self, broker: BrokerId, now_us: int) -> None:
+        """A broker has left the network for good."""
+        self.roaming.broker_left(broker, now_us)
 
     def stored(self, subscription_id: SubscriptionId) -> None:
         """No publication misses this subscription of the door any more."""
@@ -115,6 +124,8 @@ class Federation:
                 self.granting.due(now_us)
             case () if kind == CROWDING_TIMER:
                 self.crowding.due(now_us)
+            case () if kind == TELLING_TIMER:
+                self.roaming.telling.flush(now_us)
             case () if kind == MOVING_TIMER:
                 self.moving.due(now_us)
             case () if kind == WISHES_TIMER:
@@ -129,6 +140,8 @@ class Federation:
         control = decode_control(body)
         if control is None:
             return
+        if isinstance(control, Hello | Here):
+            self.roaming.met(control)
         if isinstance(control, Members | Shared | Took):
             self.sharing.hear(control, now_us)
         elif isinstance(control, Hello | Rejoined | Here | Tell | Kept | Told):

@@ -29,10 +29,17 @@ Answer = Callable[[int], None]
 class Granting:
     """The SUBACKs that one broker owes; each is given the time when it is sent.
 
-    Without `timers` it waits as long as it takes.
+    Without `timers` it waits as long as it takes.  `before` says what must be said before a mark.
     """
 
-    def __init__(self, broker_id: str, door: Door, timers: Timers | None) -> None:
+    def __init__(
+        self,
+        broker_id: str,
+        door: Door,
+        timers: Timers | None,
+        before: Callable[[int], None] = lambda now_us: None,
+    ) -> None:
+        self._before = before
         self._mark = encode_control(Mark(broker_id))
         self._door = door
         self._timers = timers
@@ -99,6 +106,7 @@ class Granting:
         self._under_way, self._next = self._next, []
         self._unsettled = set(self._door.unsettled)
         self._marked = self._door.asked
+        self._before(now_us)
         self._number = self._door.send(EVERY_BROKER, self._mark, now_us)
         self._door.notice(self._number, self.settled)
         if self._timers is not None:

@@ -30,6 +30,7 @@ from collections.abc import Callable, Iterable
 from shoal.model import BrokerId
 from shoal.mqtt.door.network import EVERY_BROKER, Door
 from shoal.mqtt.federation.controls import (
+    FEATURES,
     Control,
     Hello,
     Here,
@@ -118,7 +119,7 @@ class Joining:
             self._say(EVERY_BROKER, Rejoined(self._broker_id), now_us)
             self._tell_clients(EVERY_BROKER, now_us)
             return
-        self._say(EVERY_BROKER, Hello(self._broker_id), now_us)
+        self._say(EVERY_BROKER, Hello(self._broker_id, FEATURES), now_us)
         self._hellos += 1
         if self._hellos < len(HELLO_AFTER_US):
             self._timers.set((HELLO_TIMER, ()), now_us + HELLO_AFTER_US[self._hellos])
@@ -127,10 +128,10 @@ class Joining:
         """Another broker says something."""
         match control:
             case Hello(broker):
-                self._say(broker, Here(self._broker_id, self._retained.digest), now_us)
+                self._say(broker, self._here(), now_us)
                 self._tell_clients(broker, now_us)
             case Rejoined(broker):
-                self._say(broker, Here(self._broker_id, self._retained.digest), now_us)
+                self._say(broker, self._here(), now_us)
                 self._tell_clients(EVERY_BROKER, now_us)
             case Here(broker, digest):
                 if not self._has_rejoined:
@@ -156,6 +157,9 @@ class Joining:
                 self._asked = None
                 self._say_untold(now_us)
                 self._ask_next(now_us)
+
+    def _here(self) -> Here:
+        return Here(self._broker_id, self._retained.digest, FEATURES)
 
     def _say_untold(self, now_us: int) -> None:
         """What the other part has not told it does not have."""

@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from shoal.overlays.octopia.messages import MESSAGES
 from shoal.overlays.octopia.oracle import problems
-from shoal.overlays.octopia.parameters import Parameters, links
+from shoal.overlays.octopia.parameters import Dynamic, Parameters, links
 from shoal.overlays.octopia.places.labels import MAX_CLUSTERS
 from shoal.overlays.octopia.planner import plan
 from shoal.overlays.octopia.protocol import Octopia
@@ -28,6 +28,11 @@ class Overlay(Brokers, frozen=True, kw_only=True):
         return Layout(doors, (), Parameters(clusters=self.clusters).for_brokers(doors))
 
 
+def _most_silent_us(parameters: Parameters) -> int | None:
+    """A gate waits no longer for what another broker was to bring it."""
+    return parameters.order_us if parameters.dynamic is Dynamic.ORDERED else None
+
+
 SYSTEM = System(
     name="octopia",
     strategy=Octopia,
@@ -38,6 +43,7 @@ SYSTEM = System(
     size=Overlay,
     complete=Parameters.for_brokers,
     give_up_us=3_000_000,
+    most_silent_us=_most_silent_us,
     oracle=problems,
     planner=plan,
 )

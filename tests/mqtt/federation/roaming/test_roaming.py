@@ -29,6 +29,7 @@ from shoal.mqtt.federation.controls import (
     encode_control,
     parts_of,
 )
+from shoal.mqtt.federation.roaming import telling
 from shoal.mqtt.sessions.session import ClientSubscription
 from tests.examples import examples
 from tests.mqtt.house import Client, will
@@ -41,9 +42,14 @@ KEPT: dict[str, Any] = {
 CODES = ReasonCode
 
 
-@pytest.fixture
-def network() -> Network:
-    return Network("B1", "B2", "B3")
+@pytest.fixture(params=["strangers", "acquainted"])
+def network(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Network:
+    """Brokers that have not met tell all of everything; those that have, whom it concerns."""
+    monkeypatch.setattr(telling, "GATHER_US", 0)
+    network = Network("B1", "B2", "B3")
+    if request.param == "acquainted":
+        network.after(20)
+    return network
 
 
 def test_a_client_that_connects_elsewhere_loses_its_old_connection(network: Network) -> None:

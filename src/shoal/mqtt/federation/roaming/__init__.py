@@ -19,4 +19,13 @@ Decisions
   that would rather begin anew says clean start. The price is that who lost a broker for good must
   start it again, if with an empty disk. Without `[storage]` a broker that is down has no sessions,
   and clients begin anew after 2 s.
+- **Of kept sessions all brokers are told, of others two registrars.**  What is acknowledged into a
+  kept session must not be lost, so no broker may begin it anew, whoever is down or has just come:
+  each knows by itself.  To ask a registrar at each CONNECT instead needs all to agree on who is
+  there, an answer before any client that nobody knows is let in, and refusals when two brokers are
+  down.  The price, a message to each broker, is paid once for a session, as it begins or moves, and
+  shared by those that come within 100 ms: 100 brokers that let in 100 such clients a second each
+  say 10 words a second each.  A session that ends with its connection has nothing to lose but a
+  connection that is open twice: for it two brokers found by its client's name do, without answers
+  (`mqtt/federation/roaming/telling.py`, `registering.py`).
 """

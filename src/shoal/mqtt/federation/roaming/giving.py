@@ -69,7 +69,7 @@ class Giving:
         door: Door,
         timers: Timers,
         stays: Callable[[Move, int], None],
-        gone: Callable[[Session, Home], None],
+        gone: Callable[[Session, Home, int], None],
     ) -> None:
         self.journal: Journal | None = None
         self._broker_id = broker_id
@@ -227,7 +227,7 @@ class Giving:
                 where = Home(move.target[0], move.target[1][1], move.session.user)
                 self.withdraw(client_id)
                 self._sessions.drop(move.session)
-                self._gone(move.session, where)
+                self._gone(move.session, where, now_us)
             case Declined():
                 question = move.question
                 self.withdraw(client_id)

@@ -1,13 +1,13 @@
 """One client, one session, at whichever broker of the network it connects.
 
-Every broker tells the others whom it has let in; who still has that client lets it go.  A client
-that comes back elsewhere and wants its session waits until the broker that has it has sent it (see
-`fetching`): its subscriptions, and what was in flight or waited.  That broker keeps it and goes on
-collecting for it, and sends on what it gets, until the new one has all of it on its disk and its
-subscriptions are known everywhere (see `giving`); meanwhile the new broker holds back what arrives
-by itself, and delivers of that, in the end, what did not come from the old one.  So nothing is
-lost, doubled, or out of order, however often the client moves on before it is over, and whoever is
-killed meanwhile.
+Every broker tells those whom it concerns whom it has let in (see `telling`); who still has that
+client lets it go.  A client that comes back elsewhere and wants its session waits until the broker
+that has it has sent it (see `fetching`): its subscriptions, and what was in flight or waited.  That
+broker keeps it and goes on collecting for it, and sends on what it gets, until the new one has all
+of it on its disk and its subscriptions are known everywhere (see `giving`); meanwhile the new
+broker holds back what arrives by itself, and delivers of that, in the end, what did not come from
+the old one.  So nothing is lost, doubled, or out of order, however often the client moves on before
+it is over, and whoever is killed meanwhile.
 
 | broker | hears or sees | does |
 | --- | --- | --- |
@@ -22,6 +22,8 @@ killed meanwhile.
 | old | Entered of another user | Refused |
 | old | Entered, of another session of that client | ends the session |
 | asked, has nothing | Entered | asks the broker where the session went, or says there is none |
+| registrar | Register | Entered, to where the client was (see `registering`) |
+| came back meanwhile | Entered, older | Entered, to all |
 | waiting itself | Entered | closes its connection, and waits no more |
 | arriving | Item | delivers it |
 | arriving | Offer | Adopted, once every broker knows the subscriptions |
@@ -38,6 +40,8 @@ has to offer.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 
 from shoal.model import BrokerId
@@ -52,12 +56,16 @@ from shoal.mqtt.federation.controls import (
     Departed,
     Ended,
     Entered,
+    Hello,
+    Here,
     Item,
     Journey,
     Offer,
     Refused,
+    Register,
     SessionPart,
     SessionState,
+    Several,
     Taken,
     encode_control,
 )
@@ -68,6 +76,8 @@ from shoal.mqtt.federation.roaming.giving import GIVING_TIMER, Giving
 from shoal.mqtt.federation.roaming.homes import Home, Homes
 from shoal.mqtt.federation.roaming.moves import Move, Waiting
 from shoal.mqtt.federation.roaming.redirecting import REDIRECTED_TIMER, Redirecting
+from shoal.mqtt.federation.roaming.registering import Registry
+from shoal.mqtt.federation.roaming.telling import Telling
 from shoal.mqtt.memory.journal import Journal
 from shoal.mqtt.sessions.delivering.outgoing import ClientConnection
 from shoal.mqtt.sessions.session import Session
@@ -101,6 +111,9 @@ class Roaming:
         # When and where each client of the network connected last.
         self._entered: dict[str, tuple[int, BrokerId]] = {}
         self.homes = Homes()
+        # Where clients are whose registrar this broker is.
+        self.registry = Registry()
+        self.telling = Telling(broker_id, timers, self._say, self._registered)
         self.fetching = Fetching(broker_id, sessions, timers, self._say, self._come)
         self._giving = Giving(
             broker_id, sessions, subscriptions, door, timers, self._stay, self._gone
@@ -129,9 +142,11 @@ class Roaming:
         home = self._giving.home(client_id) or self.homes.entry(client_id)
         if home is None or (connect.clean_start and home.user == admission.user):
             return False
-        journey = self._say_entered(
-            client_id, now_us, is_kept=True, asked=home.broker, user=admission.user
-        )
+        at_us = self._stamp(client_id, now_us)
+        journey = (client_id, at_us)
+        self.telling.flush(now_us)
+        question = Entered(client_id, self._broker_id, at_us, True, home.broker, admission.user)
+        self._say(EVERY_BROKER, question, now_us)
         self.fetching.begin(journey, home, connection, admission, now_us)
         return True
 
@@ -139,15 +154,20 @@ class Roaming:
         """A client was let in."""
         client_id = session.client_id
         self.redirecting.end(client_id, now_us)
+        is_here = self._entered.get(client_id) == (session.entered_us, self._broker_id)
+        is_kept = session.expiry_interval_s > 0
+        is_here = is_here and is_kept and self._giving.get(client_id) is None
+        if not is_here or not self.telling.comes_back(client_id, session.entered_us, now_us):
+            self._announce(session, now_us)
+
+    def _announce(self, session: Session, now_us: int) -> None:
+        """Say that a client is here, later than anybody has said that it is elsewhere."""
+        client_id = session.client_id
+        is_known = self.homes.entry(client_id) is not None
         self.homes.pop(client_id)
-        _, session.entered_us = self._say_entered(
-            client_id,
-            now_us,
-            is_kept=session.expiry_interval_s > 0,
-            user=session.user,
-            began_us=session.began_us,
-        )
+        session.entered_us = self._stamp(client_id, now_us)
         session.began_us = session.began_us or session.entered_us
+        self.telling.entered(self._about(session), now_us, is_known=is_known)
 
     def going(self, client_id: str) -> BrokerId | None:
         """Where a client's session was sent, or is after that; None if it was not sent anywhere."""
@@ -176,6 +196,7 @@ class Roaming:
             self._giving.restored(session, now_us)
         else:
             self._entered[session.client_id] = (session.entered_us, self._broker_id)
+            self.telling.restored(self._about(session))
 
     def restore_home(self, client_id: str, home: Home) -> None:
         """A session was elsewhere when the broker stopped."""
@@ -188,28 +209,44 @@ class Roaming:
         self._giving.withdraw(client_id)
         self.arriving.forget(session)
         entered = self._entered.get(client_id)
-        if entered is not None and entered[1] == self._broker_id:
+        is_last = entered is not None and entered[1] == self._broker_id
+        if is_last:
             del self._entered[client_id]
-            self._say(EVERY_BROKER, Ended(client_id, self._broker_id), now_us)
+        # Of one that is not kept where it is now, only its registrars may know.
+        is_stale = is_last or self.homes.entry(client_id) is None
+        self.telling.ended(Ended(client_id, self._broker_id), now_us, is_stale=is_stale)
 
-    def _gone(self, session: Session, where: Home) -> None:
+    def _gone(self, session: Session, where: Home, now_us: int) -> None:
         """Another broker has all of a session; it may have said so when nobody listened."""
+        ended = Ended(session.client_id, self._broker_id)
+        self.telling.ended(ended, now_us, is_stale=False)
         home = self.homes.entry(session.client_id)
         if home is None or home.at_us < where.at_us:
             home = where
         self.homes.put(session.client_id, home._replace(had_us=session.entered_us))
 
-    def tell_clients(self, broker: BrokerId, now_us: int) -> None:
-        """Say to a broker which clients are here; those that wait for their session are not yet."""
+    def tell_clients(self, broker: str, now_us: int) -> None:
+        """Say to a broker, or to all, which clients are here, as far as it is to know."""
         self.fetching.heard_of(broker)
+        self.telling.tell(broker, list(self._own()), now_us)
+
+    def _own(self) -> Iterator[Entered]:
+        """The clients that are here; those that wait for their session are not yet."""
         for client_id, (_, at_broker) in self._entered.items():
             session = self._sessions.get(client_id)
             if at_broker == self._broker_id and session is not None:
-                self._tell(session, broker, now_us)
+                yield self._about(session)
 
-    def _tell(self, session: Session, to: str, now_us: int) -> None:
-        """Say where a client is."""
-        entered = Entered(
+    def _tell(self, session: Session, to: BrokerId, now_us: int) -> None:
+        """Say to a broker that was wrong about it where a client is."""
+        is_registered = self.telling.is_registered(session.client_id)
+        self._say(
+            to, msgspec.structs.replace(self._about(session), registered=is_registered), now_us
+        )
+
+    def _about(self, session: Session) -> Entered:
+        """Where a client is, to be said."""
+        return Entered(
             session.client_id,
             self._broker_id,
             session.entered_us,
@@ -218,7 +255,17 @@ class Roaming:
             session.user,
             session.began_us,
         )
-        self._say(to, entered, now_us)
+
+    def met(self, control: Hello | Here) -> None:
+        """A broker says that it is there; with Hello, that it begins."""
+        self.telling.met(control.broker, control.features)
+        if isinstance(control, Hello):
+            self.registry.forget(control.broker)
+
+    def broker_left(self, broker: BrokerId, now_us: int) -> None:
+        """A broker has left for good."""
+        self.registry.forget(broker)
+        self.telling.left(broker, list(self._own()), now_us)
 
     def due(self, kind: str, journey: Journey, now_us: int) -> None:
         """One of this module's timers."""
@@ -231,25 +278,12 @@ class Roaming:
         else:
             self.arriving.due(kind, journey, now_us)
 
-    def _say_entered(
-        self,
-        client_id: str,
-        now_us: int,
-        *,
-        is_kept: bool,
-        user: str,
-        asked: BrokerId | None = None,
-        began_us: int = 0,
-    ) -> Journey:
-        """`began_us` is 0 for a session that begins now."""
-        # Later than anything known, also where another broker's clock is ahead.
+    def _stamp(self, client_id: str, now_us: int) -> int:
+        """A client enters here: later than anything known, also where another clock is ahead."""
         known_us, _ = self._entered.get(client_id, (0, ""))
         at_us = max(now_us, known_us + 1)
         self._entered[client_id] = (at_us, self._broker_id)
-        began_us = began_us or at_us
-        entered = Entered(client_id, self._broker_id, at_us, is_kept, asked, user, began_us)
-        self._say(EVERY_BROKER, entered, now_us)
-        return client_id, at_us
+        return at_us
 
     def _say(self, to: str, control: Control, now_us: int) -> None:
         self._door.send(to, encode_control(control), now_us)
@@ -265,13 +299,21 @@ class Roaming:
                 self._on_entered(control, now_us)
             case Refused(journey):
                 self._on_refused(journey, now_us)
+            case Register(entered):
+                self._registered(entered, now_us)
+            case Several(controls):
+                for each in controls:
+                    self.hear(each, now_us)
             case Ended(client_id, broker):
+                self.registry.end(client_id, broker)
                 if self._entered.get(client_id, (0, ""))[1] == broker:
                     del self._entered[client_id]
                     self.homes.pop(client_id)
                     move = self._giving.get(client_id)
                     if move is not None:
                         self._over(move.session, now_us)
+                elif self.homes.get(client_id) == broker:
+                    self.homes.pop(client_id)  # somebody has asked for it meanwhile
             case Item() if self.arriving.came(control, now_us):
                 pass
             case Item() | SessionPart() | SessionState():
@@ -285,9 +327,11 @@ class Roaming:
     def _on_entered(self, control: Entered, now_us: int) -> None:
         client_id, stamp = control.client_id, (control.at_us, control.broker)
         journey = (client_id, control.at_us)
-        if self._entered.get(client_id, (0, "")) > stamp:
-            return  # who connected later keeps the client
         session = self._sessions.get(client_id)
+        if self._entered.get(client_id, (0, "")) > stamp:  # who connected later keeps the client
+            if session is not None and self.telling.is_registered(client_id):
+                self._tell(session, control.broker, now_us)
+            return
         home = self.homes.entry(client_id)
         if session is not None and session.user != control.user:
             self._say(control.broker, Refused(journey), now_us)
@@ -296,6 +340,11 @@ class Roaming:
         if session is None and home is not None and home.user != control.user:
             if control.asked == self._broker_id:
                 self._pass_question(control, home, now_us)
+            return
+        if session is not None and self._is_back(session, control.at_us):
+            self._announce(session, now_us)
+            if self._journal is not None:
+                self._journal.entered(session)
             return
         self._entered[client_id] = stamp
         if control.asked is not None and self.redirecting.holds(control, now_us):
@@ -313,6 +362,31 @@ class Roaming:
             self._is_elsewhere(session, control, now_us)
         else:
             self._is_asked_for(session, control, now_us)
+        if control.registered and client_id not in self._sessions:
+            self._entered.pop(client_id, None)
+
+    def _is_back(self, session: Session, at_us: int) -> bool:
+        """Whether its client came here again later than elsewhere, of which nobody was told."""
+        _, broker = self._entered.get(session.client_id, (0, ""))
+        is_later = broker == self._broker_id and self.telling.back_us(session.client_id) > at_us
+        return is_later and session.outlet is not None
+
+    def _registered(self, control: Entered | Ended, now_us: int) -> None:
+        """A client's registrar hears where it is, and tells those that must know."""
+        if isinstance(control, Ended):
+            self.registry.end(control.client_id, control.broker)
+            return
+        client_id = control.client_id
+        _, entered = self._entered.get(client_id, (0, None))
+        places = {self.registry.place(client_id), self.homes.get(client_id), entered}
+        if client_id in self._sessions or client_id in self.fetching.waiting:
+            places.add(self._broker_id)
+        for place in sorted(place for place in places if place not in (None, control.broker)):
+            if place == self._broker_id:
+                self._on_entered(control, now_us)
+            else:
+                self._say(place, control, now_us)
+        self.registry.put(control)
 
     def _pass_question(self, question: Entered, home: Home | None, now_us: int) -> None:
         """This broker was asked for a session that it does not have."""
@@ -415,14 +489,14 @@ class Roaming:
         self.homes.pop(client_id)
         known_us, known = self._entered.get(client_id, (0, ""))
         if known == broker:
-            # Later than that journey, and before any other.
-            session.entered_us = at_us + 1
+            # Later than that journey, and than it was let in there, and before any other.
+            session.entered_us = max(at_us, known_us) + 1
             self._entered[client_id] = (session.entered_us, self._broker_id)
-            self._tell(session, EVERY_BROKER, now_us)
+            self.telling.tell_all(self._about(session), now_us)
         elif known == self._broker_id and known_us > session.entered_us:
             # This broker has asked for it meanwhile, and others believe nothing older.
             session.entered_us = known_us
-            self._tell(session, EVERY_BROKER, now_us)
+            self.telling.tell_all(self._about(session), now_us)
         self._sessions.restored(session, now_us)
 
     # --- a session comes ----------------------------------------------------------------------

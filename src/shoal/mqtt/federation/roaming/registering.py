@@ -1,0 +1,68 @@
+"""Which brokers know where a client is whose session ends with its connection: its registrars.
+
+They are found by its name: each broker has a weight for it, and the heaviest two are its registrars
+(rendezvous hashing).  So all that know the same brokers find the same, without a word; who joins or
+leaves changes them for few clients; and one of the two may be down.
+
+>>> registrars("c", ("B1", "B2", "B3", "B4"))
+('B3', 'B2')
+>>> registrars("c", ("B1", "B2", "B4")), registrars("d", ("B1", "B2", "B3", "B4"))
+(('B2', 'B1'), ('B1', 'B2'))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from hashlib import blake2b
+
+from shoal.model import BrokerId
+from shoal.mqtt.federation.controls import Entered
+
+REGISTRARS = 2
+# What is known of the clients that were heard of longest ago is dropped beyond this.
+MOST_REGISTERED = 1_048_576
+
+
+def registrars(client_id: str, brokers: Iterable[BrokerId]) -> tuple[BrokerId, ...]:
+    """Those of the brokers that know where the client is."""
+    weighed = blake2b(client_id.encode(), digest_size=8)
+
+    def weight(broker: BrokerId) -> tuple[bytes, BrokerId]:
+        copy = weighed.copy()
+        copy.update(b"\0" + broker.encode())
+        return copy.digest(), broker
+
+    return tuple(sorted(brokers, key=weight, reverse=True)[:REGISTRARS])
+
+
+class Registry:
+    """Where the clients are whose registrar this broker is, as their brokers have said."""
+
+    def __init__(self) -> None:
+        # By client where it entered last, when, and whose it is.
+        self._known: dict[str, tuple[BrokerId, int, str]] = {}
+
+    def place(self, client_id: str) -> BrokerId | None:
+        """Where a client is."""
+        known = self._known.get(client_id)
+        return None if known is None else known[0]
+
+    def put(self, control: Entered) -> None:
+        """A client is there, unless it is elsewhere by a later word, or another user's is."""
+        broker, at_us, user = self._known.get(control.client_id, ("", 0, control.user))
+        is_later = (control.at_us, control.broker) >= (at_us, broker)
+        if user == control.user and is_later:
+            if len(self._known) >= MOST_REGISTERED:
+                del self._known[next(iter(self._known))]
+            self._known[control.client_id] = (control.broker, control.at_us, user)
+
+    def end(self, client_id: str, broker: BrokerId) -> None:
+        """It is there no more."""
+        if self.place(client_id) == broker:
+            del self._known[client_id]
+
+    def forget(self, broker: BrokerId) -> None:
+        """A broker begins, or has left: it says anew who is there."""
+        gone = [client_id for client_id, (where, _, _) in self._known.items() if where == broker]
+        for client_id in gone:
+            del self._known[client_id]
