@@ -27,7 +27,7 @@ from tests.chaos.history import (
     Resumed,
     Started,
 )
-from tests.chaos.schedule import OCTOPIA, X_LIMIT, Plan
+from tests.chaos.schedule import X_LIMIT, Plan, clusters_of
 
 ROOT = Path(__file__).parents[2]
 POLL_S = 0.1
@@ -54,7 +54,7 @@ _SYSTEMS: dict[str, dict[str, Any]] = {
     },
     "self_organising": {"mode": "exchange", "interval_us": 2_000_000, "least_gain_percent": 0},
     # Nobody who comes back in time counts as gone, though others go round it after 3 s.
-    "octopia": {**OCTOPIA, "patience_us": 60_000_000},
+    "octopia": {"patience_us": 60_000_000},
     "tid": {},
     **dict.fromkeys(("dynatops", "bayeux", "geops"), _RING),
     "tco": _VIEWS,
@@ -74,6 +74,7 @@ class Brokers:
         self._path = folder / "network.toml"
         ports = iter(free_ports("127.0.0.1", 3 * len(plan.brokers)))
         keys = ("peers", "mqtt", "admin")
+        clusters = {"clusters": clusters_of(plan.brokers)} if plan.system == "octopia" else {}
         data = {
             "name": "chaos",
             "system": plan.system,
@@ -87,7 +88,7 @@ class Brokers:
             "storage": {"folder": str(folder / "data"), "acknowledge": plan.acknowledge},
             "limits": {"maximum_queued_messages": 1_000_000},
             "link_limits": {"silence_us": 2_000_000} | _LINK_LIMITS.get(plan.system, {}),
-            plan.system: _SYSTEMS[plan.system],
+            plan.system: _SYSTEMS[plan.system] | clusters,
         }
         self.network = parse_network(data)
         self._path.write_text(dump_network(self.network), encoding="utf-8")

@@ -12,7 +12,7 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from itertools import combinations
 from random import Random
 from typing import NamedTuple
@@ -24,8 +24,6 @@ from shoal.overlays.registry import SYSTEMS as REGISTERED
 
 # Systems of one's own need links and constants of theirs here and in `network.py`.
 SYSTEMS = tuple(MODULES)
-# Two clusters of two regions.
-OCTOPIA = {"clusters": 2}
 # What x of a publication is below; subscribers may want only what is at least something.
 X_LIMIT = 100
 # A broker that is away for 60 s counts as gone; no plan comes near.
@@ -125,7 +123,7 @@ class Plan(NamedTuple):
 def make_plan(system: str, seed: int, seconds: float = 20.0, faults: Collection[str] = ()) -> Plan:
     """The plan of a seed; with `faults` only of these kinds (see `FAULTS`)."""
     random = Random(f"{system} {seed}")
-    count = 4 if system == "octopia" else random.choice((3, 3, 4))
+    count = random.choice((3, 3, 4))
     brokers = tuple(f"B{number}" for number in range(1, count + 1))
     links = _links(system, brokers, random)
     stores = REGISTERED[system].stores
@@ -147,12 +145,17 @@ def make_plan(system: str, seed: int, seconds: float = 20.0, faults: Collection[
     )
 
 
+def clusters_of(brokers: Sequence[str]) -> int:
+    """Of octopia: one region, in which they carry for each other, or two clusters of two."""
+    return 3 if len(brokers) == 3 else 2
+
+
 def _links(system: str, brokers: tuple[str, ...], random: Random) -> tuple[tuple[str, str], ...]:
     """A tree, or more where it may be."""
     if REGISTERED[system].shape.opens_links:
         return ()
     if system == "octopia":
-        return tuple(octopia_links(Parameters(**OCTOPIA), brokers))
+        return tuple(octopia_links(Parameters(clusters=clusters_of(brokers)), brokers))
     tree = [(brokers[random.randrange(place)], brokers[place]) for place in range(1, len(brokers))]
     if system == "tid":
         others = [pair for pair in combinations(brokers, 2) if pair not in tree]

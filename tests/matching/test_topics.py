@@ -115,7 +115,7 @@ def test_long_churn_leaves_no_ghosts() -> None:
     chance = random.Random(11)
     index, truth = TopicIndex(), NaiveTopics()
     contents = [EVERYTHING, parse("x > 1"), parse("x <= 1 OR y")]
-    for _ in range(4_000):
+    for _ in range(examples(2_000)):
         id = chance.randrange(150)
         if id in index and chance.random() < 0.5:
             index.remove(id)
