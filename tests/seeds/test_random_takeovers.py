@@ -77,7 +77,11 @@ class Takeovers:
             assert not client.closed, name
             opened = [each for each in self.opened if each.connection.client_id == name]
             assert [each for each in opened if not each.closed] == [client], name
-            at = [each.name for each in network.sites.values() if name in each.clients.sessions]
+            sessions = {
+                each.name: each.clients.sessions.get(name) for each in network.sites.values()
+            }
+            # Who gave it may keep it until all has come that it waits for itself.
+            at = [each for each, found in sessions.items() if found and found.going is None]
             assert at == [broker], name
             for other in set(network.names) - {broker}:
                 side = self._roaming(other)
