@@ -102,7 +102,7 @@ def test_what_nobody_was_told_of_is_said_until_its_publisher_is_silent(site: Sit
     assert dict(had.untold) == {}
 
 
-def test_who_left_came_again_or_wants_something_else_is_named(site: Site) -> None:
+def test_who_began_anew_or_wants_something_else_is_named(site: Site) -> None:
     clients = {name: site.connect(name, properties=FOLLOWS) for name in ("one", "two", "three")}
     for client in clients.values():
         client.subscribe("a")
@@ -113,10 +113,14 @@ def test_who_left_came_again_or_wants_something_else_is_named(site: Site) -> Non
         assert had is not None
         assert had.had.keys() == clients.keys()
         assert sorted(had.gone) == ([] if not number else ["one", "two"])
-        clients["one"].lose()
+        for name in ("one", "three"):
+            clients[name].lose()
         site.after(1)
-        clients["one"] = site.connect("one", properties=FOLLOWS, clean_start=False)
+        clients["one"] = site.connect("one", properties=FOLLOWS, clean_start=True)
+        clients["one"].subscribe("a")
         clients["two"].subscribe("b")
+        # It comes back to what it had, and nothing about it has changed.
+        clients["three"] = site.connect("three", properties=FOLLOWS, clean_start=False)
 
 
 @pytest.mark.parametrize("seed", range(5))
