@@ -18,8 +18,8 @@ MOST_AT_ONCE = 1_600
 LEAVING_TIMER = "leaving"
 
 
-class _Nobody:
-    """Takes what still comes for a session that has ended."""
+class Nobody:
+    """Takes what comes for a session that has ended, or is not here yet."""
 
     is_departed = True
     is_restored = False
@@ -45,7 +45,7 @@ class Leaving:
     def add(self, session: Session) -> None:
         """A session has ended; nothing more is done with it but this."""
         if not self._subscriptions.forget(session, MOST_AT_ONCE):
-            session.diversion = _Nobody()
+            session.diversion = Nobody()
             self._sessions[session] = None
             self._timers.set((LEAVING_TIMER,), 0)
 

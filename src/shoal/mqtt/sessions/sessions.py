@@ -113,10 +113,23 @@ class Sessions:
 
     def add(self, client_id: str) -> Session:
         """A new session; its client comes to it next."""
-        session = self._sessions[client_id] = Session(
-            client_id, self.limits, self.backlog, self.patience
-        )
+        session = self.make(client_id)
+        self.put(session)
         return session
+
+    def make(self, client_id: str) -> Session:
+        """A session that is not here yet."""
+        return Session(client_id, self.limits, self.backlog, self.patience)
+
+    def put(self, session: Session) -> None:
+        """It is here."""
+        session.limits = self.limits
+        self._sessions[session.client_id] = session
+
+    def give_up(self, session: Session) -> None:
+        """Forget a session that will not be here after all."""
+        self._forget(session)
+        self._leaving.add(session)
 
     def suspend(self, session: Session) -> None:
         """Let nothing of a session be due: its client is at another broker."""

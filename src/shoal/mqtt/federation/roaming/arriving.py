@@ -28,7 +28,6 @@ from shoal.mqtt.federation.granting import Granting
 from shoal.mqtt.federation.roaming.moves import Latecomers, Loop, Move, SendItem, Waiting
 from shoal.mqtt.limits import MICROSECONDS
 from shoal.mqtt.sessions.delivering.outgoing import Outgoing
-from shoal.mqtt.sessions.rows import subscription_of
 from shoal.mqtt.sessions.session import Farewell, Session
 from shoal.mqtt.sessions.sessions import Sessions
 from shoal.mqtt.sessions.subscriptions import Subscriptions
@@ -52,8 +51,7 @@ class Arriving:
     """One broker's sessions that have come.
 
     `spreading` answers when every broker has heard what the door has asked for; `send_item` sends
-    on what comes for a session that goes on to another broker; `problems` gets in words what
-    cannot be kept.
+    on what comes for a session that goes on to another broker.
     """
 
     def __init__(
@@ -61,7 +59,6 @@ class Arriving:
         broker_id: BrokerId,
         sessions: Sessions,
         subscriptions: Subscriptions,
-        problems: list[str],
         door: Door,
         timers: Timers,
         spreading: Granting,
@@ -70,7 +67,6 @@ class Arriving:
         self._broker_id = broker_id
         self._sessions = sessions
         self._subscriptions = subscriptions
-        self._problems = problems
         self._door = door
         self._timers = timers
         self._spreading = spreading
@@ -125,7 +121,7 @@ class Arriving:
         if move is not None and kind == ARRIVING_TIMER:
             move.arrive(now_us)
         elif move is not None and kind == SPREADING_TIMER:
-            self.spread(move, now_us)
+            self._tell_groups(move, now_us)
             self._bid_farewells(move.session, now_us)
         elif move is not None and kind == OPEN_TIMER:
             self.close(journey, now_us)
@@ -156,11 +152,13 @@ class Arriving:
             move.hold(held)
 
     def make(self, state: SessionState, waiting: Waiting, given: Move | None, now_us: int) -> None:
-        """Fill a session with what was sent."""
+        """A session whose subscriptions are filed is here, with the rest of what was sent."""
+        filling = waiting.filling
+        assert filling is not None
         rest = self._take_back(given, state, waiting, now_us) if given is not None else []
-        session = self._sessions.add(state.journey[0])
-        session.user, session.began_us = state.user, state.began_us
-        session.entered_us = state.journey[1]
+        session = filling.session
+        self._sessions.put(session)
+        session.began_us, session.entered_us = state.began_us, state.journey[1]
         move = self.expect(session, state.journey, now_us)
         session.received.update(state.received)
         session.had = state.had or None
@@ -183,16 +181,15 @@ class Arriving:
             for each in move.held:
                 each.serial = 0
             self._owe_farewell(session, move, given, now_us)
-        may_subscribe = waiting.admission.permissions.may_subscribe
-        for row in waiting.subscriptions.values():
-            try:
-                subscription = subscription_of(session, row)
-                if may_subscribe(subscription.wanted_topics):
-                    self._subscriptions.add(subscription)
-            except ValueError as error:  # of another version of this software
-                problem = f"subscription {row.text!r} of {session.client_id!r}: {error}"
-                self._problems.append(problem)
-        self.spread(move, now_us)
+        move.untold = filling.shared
+        self._tell_groups(move, now_us)
+
+    def _tell_groups(self, move: Move, now_us: int) -> None:
+        """Tell groups that a session is here, a few at a time; with all, it can be spread."""
+        if not move.tell_groups(self._subscriptions):
+            self._timers.set((SPREADING_TIMER, move.arrival), now_us + 1)
+        else:
+            self.spread(move, now_us)
 
     def spread(self, move: Move, now_us: int) -> None:
         """Find out when every broker knows what a session has subscribed to."""

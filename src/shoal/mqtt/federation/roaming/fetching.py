@@ -7,7 +7,7 @@ may try again, or start clean.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from shoal.model import BrokerId
 from shoal.mqtt.access import Admission
@@ -22,11 +22,13 @@ from shoal.mqtt.federation.controls import (
     SessionPart,
     SessionState,
 )
+from shoal.mqtt.federation.roaming.filling import Filling
 from shoal.mqtt.federation.roaming.homes import Home
 from shoal.mqtt.federation.roaming.moves import Waiting
 from shoal.mqtt.limits import MICROSECONDS
 from shoal.mqtt.memory.journal import Journal
 from shoal.mqtt.sessions.delivering.outgoing import ClientConnection
+from shoal.mqtt.sessions.rows import SubscriptionState
 from shoal.mqtt.sessions.sessions import ELSEWHERE, Sessions
 from shoal.mqtt.timers import Timers
 
@@ -42,7 +44,8 @@ class Fetching:
     """The clients that wait, and which brokers do not answer.
 
     `say` sends a word to a broker, or to all.  `come` lets a client in with the session that has
-    come, or without: with None its broker counts as gone.
+    come, or without: with None its broker counts as gone.  `fill` files what has come of a client's
+    session, which is this user's.
     """
 
     def __init__(
@@ -52,14 +55,18 @@ class Fetching:
         timers: Timers,
         say: Callable[[str, Control, int], None],
         come: Callable[[Journey, Waiting, SessionState | None, int], None],
+        fill: Callable[[str, str, Iterable[SubscriptionState]], Filling],
     ) -> None:
         self._broker_id = broker_id
         self._sessions = sessions
         self._timers = timers
         self._say = say
         self._come = come
+        self._fill = fill
         self.journal: Journal | None = None
         self.waiting: dict[str, tuple[Journey, Waiting]] = {}
+        # Those whose session has come; the first is being filled.
+        self._filling: dict[Journey, None] = {}
         # Brokers that were asked for a session in vain, since when; those heard of are not here.
         self._silent: dict[BrokerId, int] = {}
 
@@ -126,20 +133,46 @@ class Fetching:
             return
         self.heard_of(waiting.home)
         state = waiting.take(control)
-        if state is None:
+        if state is None or waiting.filling is not None:
             return
+        if not state.exists:
+            self._let_in(journey, waiting, now_us)
+            return
+        waiting.filling = self._fill(journey[0], state.user, waiting.subscriptions.values())
+        # The other broker is there: it is not asked again.
+        self._timers.cancel((WAITING_TIMER, journey))
+        self._filling[journey] = None
+        if len(self._filling) == 1:
+            self._go_on(now_us)
+
+    def _go_on(self, now_us: int) -> None:
+        """Fill some more of a session that has come; one at a time, so that others have turns."""
+        journey = next(iter(self._filling))
+        _, waiting = self.waiting[journey[0]]
+        assert waiting.filling is not None
+        if waiting.filling.go_on(waiting.admission.permissions):
+            del self._filling[journey]
+            self._let_in(journey, waiting, now_us)
+        if self._filling:
+            self._timers.set((WAITING_TIMER, next(iter(self._filling))), now_us + 1)
+
+    def _let_in(self, journey: Journey, waiting: Waiting, now_us: int) -> None:
+        """All of a session is here, or it is known that there is none."""
         journal = self.journal
         if waiting.connection.is_closed or (journal is not None and journal.is_failing):
             # Whoever has it keeps it.
             self._refuse(journey, "the broker cannot take the session now", now_us)
             return
-        self._forget(journey[0])
-        self._come(journey, waiting, state, now_us)
+        self._take_out(journey[0])
+        self._come(journey, waiting, waiting.state, now_us)
 
     def due(self, journey: Journey, now_us: int) -> None:
         """The session has not come: the question may have been lost on a link not yet there."""
         client_id, at_us = journey
         _, waiting = self.waiting[client_id]
+        if waiting.filling is not None:
+            self._go_on(now_us)
+            return
         if now_us - at_us >= WAIT_US:
             self._silent.setdefault(waiting.home, now_us)
         if waiting.connection.is_closed:
@@ -174,8 +207,19 @@ class Fetching:
         self.disconnect(journey, ReasonCode.SERVER_UNAVAILABLE, reason, now_us)
 
     def _forget(self, client_id: str) -> Waiting:
+        """Nobody waits for a session any more."""
+        waiting = self._take_out(client_id)
+        if waiting.filling is not None:
+            waiting.filling.give_up()
+        return waiting
+
+    def _take_out(self, client_id: str) -> Waiting:
         journey, waiting = self.waiting.pop(client_id)
         self._timers.cancel((WAITING_TIMER, journey))
+        if journey in self._filling:
+            del self._filling[journey]
+            if self._filling:  # perhaps it was that one's turn
+                self._timers.set((WAITING_TIMER, next(iter(self._filling))), 0)
         return waiting
 
 

@@ -186,10 +186,11 @@ class Giving:
         if may_depart and not move.session.unsettled and move.arrival is None:
             move.is_departed = True
             move.is_asking = False
-            for subscription in move.session.subscriptions.values():
-                if subscription.shared:
-                    self._subscriptions.presence_changed(subscription)
+            move.untold = [each for each in move.session.subscriptions.values() if each.shared]
             self._subscriptions.presence_is_told(move.session)
+        if move.is_departed and not move.tell_groups(self._subscriptions):
+            self._timers.set((GIVING_TIMER, journey), now_us + 1)
+            return
         # While what the client published here is not settled, only this journal has it: it is kept,
         # without a word, so that the other does not hold back what it has.
         if not (may_depart and move.session.unsettled):

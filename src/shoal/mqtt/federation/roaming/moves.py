@@ -14,10 +14,13 @@ from shoal.mqtt.federation.controls import (
     SessionState,
     message_of,
 )
+from shoal.mqtt.federation.roaming.filling import Filling
 from shoal.mqtt.messages import Message
 from shoal.mqtt.sessions.delivering.outgoing import ClientConnection, Outgoing
+from shoal.mqtt.sessions.presence import MOST_AT_ONCE
 from shoal.mqtt.sessions.rows import SubscriptionState
-from shoal.mqtt.sessions.session import Session
+from shoal.mqtt.sessions.session import ClientSubscription, Session
+from shoal.mqtt.sessions.subscriptions import Subscriptions
 
 SendItem = Callable[[Outgoing, BrokerId, Journey, int], None]
 
@@ -33,6 +36,8 @@ class Waiting:
         self.home = home
         self.until_us = until_us
         self.state: SessionState | None = None
+        # Once all has come.
+        self.filling: Filling | None = None
         self.subscriptions: dict[str, SubscriptionState] = {}
         self.came: dict[tuple[str, int], None] = {}
         self._items: dict[int, Item] = {}
@@ -112,6 +117,8 @@ class Move:
         self.is_holding = arrival is not None
         # Whether every broker knows the subscriptions made here.
         self.is_spread = False
+        # Shared subscriptions whose groups have yet to hear that the session is here, or is not.
+        self.untold: list[ClientSubscription] = []
         # The keys of what the session has got on that journey, or shortly before; those that came
         # from elsewhere are not `_own`.
         self.known: dict[tuple[str, int], None] = {}
@@ -139,6 +146,14 @@ class Move:
         self.target = (broker, journey)
         self.is_adopted = self.is_departed = self.is_asking = self.is_restored = False
         self.question = None
+
+    def tell_groups(self, subscriptions: Subscriptions) -> bool:
+        """Tell some of the groups that have yet to hear; whether none is left."""
+        some, self.untold = self.untold[:MOST_AT_ONCE], self.untold[MOST_AT_ONCE:]
+        for each in some:
+            if self.session.subscriptions.get(each.text) is each:
+                subscriptions.presence_changed(each)
+        return not self.untold
 
     def stay(self) -> None:
         """It does not go after all."""

@@ -41,6 +41,7 @@ has to offer.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import msgspec
 
@@ -72,6 +73,7 @@ from shoal.mqtt.federation.controls import (
 from shoal.mqtt.federation.granting import Granting
 from shoal.mqtt.federation.roaming.arriving import Arriving
 from shoal.mqtt.federation.roaming.fetching import WAITING_TIMER, Fetching
+from shoal.mqtt.federation.roaming.filling import Filling
 from shoal.mqtt.federation.roaming.giving import GIVING_TIMER, Giving
 from shoal.mqtt.federation.roaming.homes import Home, Homes
 from shoal.mqtt.federation.roaming.moves import Move, Waiting
@@ -114,13 +116,14 @@ class Roaming:
         # Where clients are whose registrar this broker is.
         self.registry = Registry()
         self.telling = Telling(broker_id, timers, self._say, self._registered)
-        self.fetching = Fetching(broker_id, sessions, timers, self._say, self._come)
+        fill = partial(Filling, sessions, subscriptions, problems)
+        self.fetching = Fetching(broker_id, sessions, timers, self._say, self._come, fill)
         self._giving = Giving(
             broker_id, sessions, subscriptions, door, timers, self._stay, self._gone
         )
         send_item = self._giving.send_item
         self.arriving = Arriving(
-            broker_id, sessions, subscriptions, problems, door, timers, spreading, send_item
+            broker_id, sessions, subscriptions, door, timers, spreading, send_item
         )
         self.redirecting = Redirecting(timers, self._on_entered)
         sessions.at_end = self._ended

@@ -1,0 +1,70 @@
+"""A session that is not here yet: what has come of it is filed a bit at a time.
+
+A client may have 100,000 subscriptions, and each costs the broker machine some work.  Until all are
+filed the session is nobody's, and on no disk; its client waits, and where it was they have it as
+before.  What is published meanwhile comes from there: what these subscriptions match is dropped
+here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from shoal.mqtt.access import Permissions
+from shoal.mqtt.content import FILTER_WORK, work_on
+from shoal.mqtt.sessions.leaving import MOST_AT_ONCE, Nobody
+from shoal.mqtt.sessions.rows import SubscriptionState, subscription_of
+from shoal.mqtt.sessions.session import ClientSubscription
+from shoal.mqtt.sessions.sessions import Sessions
+from shoal.mqtt.sessions.subscriptions import Subscriptions
+
+
+class Filling:
+    """One session; `problems` gets in words which of its `rows` cannot be filed."""
+
+    def __init__(
+        self,
+        sessions: Sessions,
+        subscriptions: Subscriptions,
+        problems: list[str],
+        client_id: str,
+        user: str,
+        rows: Iterable[SubscriptionState],
+    ) -> None:
+        self.session = sessions.make(client_id)
+        self.session.user = user
+        self.session.diversion = Nobody()
+        self.shared: list[ClientSubscription] = []
+        self._sessions = sessions
+        self._subscriptions = subscriptions
+        self._problems = problems
+        self._rows = iter(tuple(rows))
+
+    def go_on(self, permissions: Permissions) -> bool:
+        """File some, as far as today's rules allow; whether none is left."""
+        left = MOST_AT_ONCE
+        for row in self._rows:
+            left -= self._file(row, permissions)
+            if left <= 0:
+                return False
+        return True
+
+    def _file(self, row: SubscriptionState, permissions: Permissions) -> int:
+        """File a subscription; how much work it was."""
+        session = self.session
+        try:
+            subscription = subscription_of(session, row)
+            if not permissions.may_subscribe(subscription.wanted_topics):
+                return FILTER_WORK
+            self._subscriptions.add(subscription)
+        except ValueError as error:  # of another version of this software
+            problem = f"subscription {row.text!r} of {session.client_id!r}: {error}"
+            self._problems.append(problem)
+            return FILTER_WORK
+        if subscription.shared:
+            self.shared.append(subscription)
+        return work_on(subscription.content)
+
+    def give_up(self) -> None:
+        """The session is not wanted here any more."""
+        self._sessions.give_up(self.session)

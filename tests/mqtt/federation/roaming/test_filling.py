@@ -1,0 +1,164 @@
+"""Sessions with many subscriptions come a bit at a time: others have their turns meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from shoal.mqtt.codec.packets import Connect, Subscribe, SubscriptionRequest
+from shoal.mqtt.codec.properties import Properties
+from shoal.mqtt.sessions import presence
+from tests.mqtt.connection.test_hostile import Calls
+from tests.mqtt.house import Client
+from tests.mqtt.network_house import Network, Site
+
+KEPT: dict[str, Any] = {
+    "clean_start": False,
+    "properties": Properties(session_expiry_interval_s=1_000),
+}
+MANY = 3_000
+# A bit of the session; all of it at once were more than a million.
+MOST_CALLS = 200_000
+
+
+def network() -> Network:
+    network = Network("B1", "B2")
+    network.after(20)
+    return network
+
+
+def settle(brokers: Network) -> None:
+    """Time passes at all brokers alike."""
+    for _ in range(20):
+        brokers.after(1)
+
+
+def asks(client: Client, prefix: str = "", many: int = MANY) -> None:
+    """Ask for `many` topics."""
+    for start in range(0, many, 500):
+        topics = (f"{prefix}{each}/#" for each in range(start, start + 500))
+        client.send(Subscribe(1, tuple(SubscriptionRequest(each, qos=1) for each in topics)))
+
+
+def step(site: Site) -> None:
+    """Whatever is due next."""
+    deadline_us = site.clients.deadline_us
+    assert deadline_us is not None
+    site.now_us = max(site.now_us, deadline_us)
+    site.carry_out(site.clients.advance(site.now_us))
+
+
+def comes(site: Site) -> Client:
+    """The client connects, without waiting for the answer."""
+    client = site.open()
+    client.send(Connect(client_id="c", **KEPT))
+    return client
+
+
+def clocked(site: Site) -> list[int]:
+    """The calls of functions of each turn of a broker from now on."""
+    counts: list[int] = []
+
+    def count(name: str, does: Callable[..., Any]) -> None:
+        def counted(*about: Any) -> Any:
+            with Calls() as calls:
+                effects = does(*about)
+            counts.append(calls.count)
+            return effects
+
+        setattr(site.clients, name, counted)
+
+    for name in ("deliver", "advance"):
+        count(name, getattr(site.clients, name))
+    return counts
+
+
+@pytest.mark.parametrize("prefix", ["", "$share/g/"], ids=["own", "shared"])
+def test_a_large_session_comes_bit_by_bit(prefix: str) -> None:
+    """At once, one of 20,000 topic filters held its new broker for a second."""
+    brokers = network()
+    old = brokers["B1"].connect("c", **KEPT)
+    asks(old, prefix)
+    turns = [clocked(site) for site in brokers.sites.values()]
+    new = comes(brokers["B2"])
+    assert not new.take()
+    publisher = brokers["B1"].connect("p")
+    publisher.publish("7/a", b"meanwhile", qos=1)
+    steps = 0
+    while not (found := new.take()):
+        step(brokers["B2"])
+        steps += 1
+    assert steps >= MANY // 300
+    assert found[0].session_present
+    assert [each.payload for each in found[1:]] == [b"meanwhile"]
+    publisher.publish("2999/a", b"then", qos=1)
+    settle(brokers)
+    publisher.publish("5/a", b"at last", qos=1)
+    assert new.take_payloads() == [b"then", b"at last"]
+    assert [site.clients.subscriptions.count for site in brokers.sites.values()] == [0, MANY]
+    assert max(map(max, turns)) < MOST_CALLS
+
+
+def test_who_hangs_up_meanwhile_leaves_it_where_it_was() -> None:
+    brokers = network()
+    old = brokers["B1"].connect("c", **KEPT)
+    asks(old)
+    new = comes(brokers["B2"])
+    step(brokers["B2"])
+    new.lose()
+    settle(brokers)
+    assert [site.clients.subscriptions.count for site in brokers.sites.values()] == [MANY, 0]
+    assert "c" not in brokers["B2"].clients.sessions
+    publisher = brokers["B2"].connect("p")
+    publisher.publish("7/a", b"x", qos=1)
+    back = brokers["B1"].connect("c", **KEPT)
+    assert back.take_payloads() == [b"x"]
+
+
+def test_who_goes_on_to_another_meanwhile_gets_it_there() -> None:
+    brokers = network()
+    old = brokers["B1"].connect("c", **KEPT)
+    asks(old)
+    comes(brokers["B2"])
+    step(brokers["B2"])
+    back = comes(brokers["B1"])
+    settle(brokers)
+    assert back.take()[0].session_present
+    assert [site.clients.subscriptions.count for site in brokers.sites.values()] == [MANY, 0]
+
+
+def test_one_session_is_filled_after_the_other() -> None:
+    brokers = network()
+    for name in ("c", "d", "e"):
+        old = brokers["B1"].connect(name, **KEPT)
+        asks(old, f"{name}/", 1_000)
+    ends = [brokers["B2"].open() for _ in range(3)]
+    for name, end in zip("cde", ends, strict=True):
+        end.send(Connect(client_id=name, **KEPT))
+    filed = brokers["B2"].clients.subscriptions
+    while filed.count < 3 * 1_000:
+        before = filed.count
+        step(brokers["B2"])
+        assert filed.count - before <= 200
+    settle(brokers)
+    assert all(end.take()[0].session_present for end in ends)
+
+
+def test_many_groups_are_told_bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The session is not given up where it was before all know of it here."""
+    monkeypatch.setattr("shoal.mqtt.federation.roaming.moves.MOST_AT_ONCE", 10)
+    assert presence.MOST_AT_ONCE > 10
+    brokers = network()
+    old = brokers["B1"].connect("c", **KEPT)
+    asks(old, "$share/g/", 500)
+    new = comes(brokers["B2"])
+    while not new.take():
+        step(brokers["B2"])
+    move = brokers["B2"].clients.sessions["c"].diversion
+    assert not move.is_spread  # type: ignore[union-attr]
+    settle(brokers)
+    assert move.is_spread  # type: ignore[union-attr]
+    brokers["B1"].connect("p").publish("7/a", b"x", qos=1)
+    assert new.take_payloads() == [b"x"]
