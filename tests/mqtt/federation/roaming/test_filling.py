@@ -13,6 +13,7 @@ from shoal.mqtt.sessions import presence
 from tests.mqtt.connection.test_hostile import Calls
 from tests.mqtt.house import Client
 from tests.mqtt.network_house import Network, Site
+from tests.mqtt.test_restoring import Memory
 
 KEPT: dict[str, Any] = {
     "clean_start": False,
@@ -162,3 +163,31 @@ def test_many_groups_are_told_bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> Non
     assert move.is_spread  # type: ignore[union-attr]
     brokers["B1"].connect("p").publish("7/a", b"x", qos=1)
     assert new.take_payloads() == [b"x"]
+
+
+@pytest.mark.parametrize("killed", ["B1", "B2"])
+def test_a_broker_that_is_killed_meanwhile_loses_nothing(killed: str) -> None:
+    """Until all of it is there the session is on the disk of the broker that had it only."""
+    brokers = Network("B1", "B2")
+    memory = Memory(brokers)
+    brokers.after(20)
+    old = brokers["B1"].connect("c", **KEPT)
+    asks(old, many=1_000)
+    old.lose()
+    brokers["B1"].connect("p").publish("7/a", b"x", qos=1)
+    new = comes(brokers["B2"])
+    step(brokers["B2"])
+    assert 0 < brokers["B2"].clients.subscriptions.count < 1_000
+    memory.restart(killed)
+    if killed == "B2":
+        assert "c" not in brokers["B2"].clients.sessions
+        brokers.after(1)
+        new = comes(brokers["B2"])
+    settle(brokers)
+    connack, *rest = new.take()
+    assert connack.session_present
+    assert [each.payload for each in rest] == [b"x"]
+    brokers["B1"].connect("p").publish("999/a", b"y", qos=1)
+    assert b"y" in new.take_payloads()
+    assert "c" not in brokers["B1"].clients.sessions
+    assert brokers["B2"].clients.subscriptions.count == 1_000
