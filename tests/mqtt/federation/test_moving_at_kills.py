@@ -296,7 +296,7 @@ def moved() -> tuple[Network, Subscriber, Publisher]:
     network.kill("B1")
     network.start("B0")
     network.start("B2")
-    network.settle(12)
+    network.settle(62)  # so long they wait for B1
     reader.go_to("B2")
     come(network, reader, seconds=3)
     assert reader.is_in

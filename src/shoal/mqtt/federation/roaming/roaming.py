@@ -208,13 +208,10 @@ class Roaming:
         client_id = session.client_id
         self._giving.withdraw(client_id)
         self.arriving.forget(session)
-        entered = self._entered.get(client_id)
-        is_last = entered is not None and entered[1] == self._broker_id
-        if is_last:
+        if self._entered.get(client_id, (0, ""))[1] == self._broker_id:
             del self._entered[client_id]
-        # Of one that is not kept where it is now, only its registrars may know.
-        is_stale = is_last or self.homes.entry(client_id) is None
-        self.telling.ended(Ended(client_id, self._broker_id), now_us, is_stale=is_stale)
+        # Also of one whose client is elsewhere by now: that word may have overtaken this broker's.
+        self.telling.ended(Ended(client_id, self._broker_id), now_us, is_stale=True)
 
     def _gone(self, session: Session, where: Home, now_us: int) -> None:
         """Another broker has all of a session; it may have said so when nobody listened."""
