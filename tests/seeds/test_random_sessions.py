@@ -18,12 +18,9 @@ def test_clients_that_hardly_stay(seed: int) -> None:
     play(seed, RESTLESS)
 
 
-@pytest.mark.parametrize("seed", [*range(5), 82, 337])
+@pytest.mark.parametrize("seed", [*range(5), 82])
 def test_more_brokers(seed: int) -> None:
-    """In 82 a session came, was asked for elsewhere, and stayed: what came late came twice.
-
-    In 337 a broker starts, and its only neighbour is killed before they are linked again.
-    """
+    """In 82 a session came, was asked for elsewhere, and stayed: what came late came twice."""
     play(seed, more=3)
 
 
