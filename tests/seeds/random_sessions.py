@@ -94,7 +94,7 @@ class Site(House):
         self.gathered: list[ClientEffect] = []
         self.held_back: list[Requested] = []
         self.written: dict[str, bytes] = {}
-        self.bring(Started())
+        self.bring(Started(tuple(self.clients.journal.neighbours)))
         self.carry_out(self.clients.take_effects())
         self.flush()
 
@@ -111,6 +111,7 @@ class Site(House):
                         self.delivered.append(effect)
                 case LinkReady(neighbour):
                     self.links[neighbour].open_gate()
+                    self.clients.linked(neighbour, True, self.network.now_us)
                 case SetTimer(key, at_us):
                     self.timers[key] = at_us
         if custody is not None:
@@ -509,11 +510,9 @@ class Life:
                             self.start(name)
 
     def kill(self) -> None:
-        """One, or several for a short time: a broker that starts does not wait long for others."""
+        """One for a long time, several for a short one."""
         network = self.network
-        if len(network.sites) > 1 and not any(
-            until_us > network.now_us + SHORT_US for until_us in self.down.values()
-        ):
+        if len(network.sites) > 1:
             name = self.random.choice(list(network.sites))
             self.is_in_order &= network.now_us - self.killed_us > ARRIVING_US
             self.killed_us = network.now_us

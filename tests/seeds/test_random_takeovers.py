@@ -106,8 +106,9 @@ class Takeovers:
         return federation.roaming
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", [*range(30), 386])
 def test_random_takeovers(seed: int) -> None:
+    """In 386 a session ended, and another broker heard after that that it was there."""
     takeovers = Takeovers(seed)
     takeovers.play()
     takeovers.end()

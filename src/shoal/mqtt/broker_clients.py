@@ -33,6 +33,7 @@ from shoal.mqtt.connection.house import Guest
 from shoal.mqtt.content import Json
 from shoal.mqtt.door.network import TO_ATTRIBUTE, Door
 from shoal.mqtt.door.repeats import stream_of
+from shoal.mqtt.due import MORE_TIMER, SILENCE_TIMER, Due
 from shoal.mqtt.federation.federation import Federation
 from shoal.mqtt.federation.roaming.homes import Homes
 from shoal.mqtt.limits import DEFAULT_LIMITS, MICROSECONDS, Limits
@@ -42,26 +43,18 @@ from shoal.mqtt.reception import QUEUES_ARE_FULL, Reception
 from shoal.mqtt.sessions.audience import Audience
 from shoal.mqtt.sessions.delivering.backlog import Backlog
 from shoal.mqtt.sessions.delivering.outgoing import ClientConnection
-from shoal.mqtt.sessions.delivering.patience import PATIENCE_TIMER, Patience
+from shoal.mqtt.sessions.delivering.patience import Patience
 from shoal.mqtt.sessions.fan_out import FanOut
-from shoal.mqtt.sessions.leaving import LEAVING_TIMER, Leaving
-from shoal.mqtt.sessions.presence import PRESENCE_TIMER, Presence
+from shoal.mqtt.sessions.leaving import Leaving
+from shoal.mqtt.sessions.presence import Presence
 from shoal.mqtt.sessions.retained import RetainedStore
 from shoal.mqtt.sessions.session import CANNOT_WRITE, Session
-from shoal.mqtt.sessions.sessions import SESSION_TIMER, WILL_TIMER, Sessions
+from shoal.mqtt.sessions.sessions import Sessions
 from shoal.mqtt.sessions.subscribing import Subscribing
 from shoal.mqtt.sessions.subscriptions import Subscriptions
 from shoal.mqtt.sessions.system_topics import SystemTopics
 from shoal.mqtt.statistics import Statistics
 from shoal.mqtt.timers import Timers
-
-# Sessions that end at once, and wills that are published: as much work as some 300 subscriptions
-# that are taken back, a session as much as several, is done in one go.
-TIMERS_WORK = 300
-SESSION_WORK = 6
-
-_SILENCE_TIMER = "silence"
-_MORE_TIMER = "more"
 
 
 class BrokerClients:
@@ -144,6 +137,14 @@ class BrokerClients:
             self._timers,
             now_us,
         )
+        self._due = Due(
+            self._timers,
+            self.sessions,
+            self._leaving,
+            self._presence,
+            self.federation,
+            self._system_topics,
+        )
 
     # --- the driver's side --------------------------------------------------------------------
 
@@ -161,7 +162,7 @@ class BrokerClients:
         )
         connection = Connection(self, self.touched, now_us, known)
         deadline_us = now_us + self.limits.connect_timeout_s * MICROSECONDS
-        self._timers.set((_SILENCE_TIMER, connection), deadline_us)
+        self._timers.set((SILENCE_TIMER, connection), deadline_us)
         return connection
 
     def connection(self, client_id: str) -> Connection | None:
@@ -206,35 +207,7 @@ class BrokerClients:
 
     def advance(self, now_us: int) -> list[ClientEffect]:
         """Time has passed: silent clients, sessions that end, wills, statistics."""
-        left = TIMERS_WORK
-        for key in self._timers.due(now_us):
-            match key:
-                case (str(kind), Connection() as connection) if kind == _SILENCE_TIMER:
-                    again_us = connection.check_silence(now_us)
-                    if again_us is not None:
-                        self._timers.set(key, again_us)
-                case (str(kind), Connection() as connection) if kind == _MORE_TIMER:
-                    if connection.session is not None and not connection.is_closed:
-                        connection.session.pump(now_us)
-                case (str(kind), Connection() as connection) if kind == PATIENCE_TIMER:
-                    self.patience.go_on(connection, now_us)
-                case (str(kind), str(client_id)) if kind == SESSION_TIMER:
-                    session = self.sessions[client_id]
-                    left -= SESSION_WORK + session.queued + len(session.subscriptions)
-                    self.sessions.end(session, now_us)
-                case (str(kind), str(client_id)) if kind == WILL_TIMER:
-                    left -= SESSION_WORK
-                    self.sessions.will_is_due(self.sessions[client_id], now_us)
-                case (str(kind),) if kind == LEAVING_TIMER:
-                    self._leaving.due(now_us)
-                case (str(kind),) if kind == PRESENCE_TIMER:
-                    self._presence.due(now_us)
-                case (str(kind), about) if self.federation is not None:
-                    self.federation.due(kind, about, now_us)
-                case _:
-                    self._system_topics.due(now_us)
-            if left <= 0:
-                break  # what else is due is when others have had their turn
+        self._due.handle(now_us)
         return self.take_effects()
 
     def renew(
@@ -276,7 +249,7 @@ class BrokerClients:
         for connection in self.touched:
             if connection.outlet.has_more:
                 # Once this is written and unless the driver pauses: at once.
-                self._timers.set((_MORE_TIMER, connection), 0)
+                self._timers.set((MORE_TIMER, connection), 0)
             self.statistics.packets_sent += len(connection.outlet.chunks)
             data = connection.outlet.take()
             if data:
@@ -316,9 +289,9 @@ class BrokerClients:
         session.outlet = guest.outlet
         self._presence.changed(session)
         if terms.keep_alive_us:
-            self._timers.set((_SILENCE_TIMER, connection), now_us + terms.keep_alive_us)
+            self._timers.set((SILENCE_TIMER, connection), now_us + terms.keep_alive_us)
         else:
-            self._timers.cancel((_SILENCE_TIMER, connection))
+            self._timers.cancel((SILENCE_TIMER, connection))
         statistics = self.statistics
         statistics.connected += 1
         statistics.connected_maximum = max(statistics.connected, statistics.connected_maximum)
@@ -334,7 +307,7 @@ class BrokerClients:
         is_moving: bool,
     ) -> None:
         """A connection ended; it has a session if its client was let in."""
-        self._timers.cancel((_SILENCE_TIMER, connection))
+        self._timers.cancel((SILENCE_TIMER, connection))
         self.patience.left(connection, now_us)
         if session is not None:
             self.statistics.connected -= 1

@@ -80,8 +80,9 @@ from shoal.runtime.driving.gate import Gate
 from shoal.runtime.driving.held_back import HeldBack
 from shoal.runtime.driving.surroundings import Client, Links, Trace
 from shoal.runtime.driving.timers import Timers
+from shoal.runtime.driving.turns import Turns
 from shoal.runtime.driving.watching import Watching
-from shoal.runtime.driving.weighing import TURN_US, Weighing
+from shoal.runtime.driving.weighing import Weighing
 
 _MICROSECONDS = 1_000_000
 _ROWS_KEPT = 100
@@ -122,18 +123,23 @@ class Node:
         self._timers = Timers(self.clock, self._fire)
         # What the machine is not done with, and somebody waits for.
         self._unsettled: dict[Key, Custody] = {}
-        self._inputs: deque[tuple[Input, Custody | None]] = deque()
         self._is_ready = machine.is_ready
         self._held_back = HeldBack()
         self._admission: Admission | None = None
         if admits_bytes is not None:
             self._admission = Admission(admits_bytes, partial(self.hold, reason="under way"))
-        self._is_handling = False
-        # Whether what has come waits for the next turn.
-        self.is_behind = False
-        self.weighing = Weighing(machine, clock)
         self._last_us = 0
         self._holding: Holding[Custody | None] = Holding()
+        self.weighing = Weighing(machine, clock)
+        self._turns = Turns(
+            self._handle,
+            self._holding,
+            self.weighing,
+            clock,
+            deliver=self.deliver,
+            at_end=self.schedule_flush,
+            at_change=self._falls_behind,
+        )
         self.watching = Watching(self.bring)
         self._delivering = Delivering(self.clock, self.counts, self.watching, trace)
         self._flushing = Flushing(self._delivering.flushed)
@@ -182,86 +188,21 @@ class Node:
 
         Inputs that come up meanwhile (a link that must be given up) are handled after it.
         """
-        self._inputs.append((input, custody))
-        if not (self._is_handling or self.is_behind):
-            self._handle_for_a_turn(since_us)
+        self._turns.bring(input, custody, since_us)
 
-    def _handle_for_a_turn(self, since_us: int | None = None) -> None:
-        """Handle what has come; when that takes too long, the rest in the next turn."""
-        end_us = self.clock.now_us() + TURN_US
-        self._is_handling = True
-        try:
-            while self._inputs or self._holding.kept:
-                if not (self._holding.is_on or self._holding.kept):
-                    self._handle_piece(since_us)
-                elif not self._handle_held(since_us):
-                    break
-                if self._inputs:
-                    self.deliver()  # which may be the longer part of it
-                    if self.clock.now_us() >= end_us:
-                        self._go_on_soon()
-                        break
-        finally:
-            self._is_handling = False
-        self.schedule_flush()
+    @property
+    def is_behind(self) -> bool:
+        """Whether what has come waits for the next turn."""
+        return self._turns.is_behind
 
-    def _handle_piece(self, since_us: int | None) -> None:
-        """Handle what came first, or as much of it as is enough."""
-        input, custody = self._inputs.popleft()
-        if type(input) is Received or type(input) is Requested:
-            input, *rest = self.weighing.cut(input)
-            if rest:
-                if custody is not None:
-                    custody.extend()
-                self._inputs.appendleft((rest[0], custody))
-        self._handle(input, custody, since_us)
-
-    def _go_on_soon(self) -> None:
-        if not self.is_behind:
-            self.is_behind = True
-            self.hold(True, "behind")
-        self.loop.call_soon(self._catch_up)
-
-    def _catch_up(self) -> None:
-        if not self.is_behind:
-            return  # all was handled meanwhile
-        self._handle_for_a_turn()
-        if not self._inputs:
-            self._has_caught_up()
-
-    def _has_caught_up(self) -> None:
-        self.is_behind = False
-        self.hold(False, "behind")
-        if self.links is not None:
+    def _falls_behind(self, is_behind: bool) -> None:
+        self.hold(is_behind, "behind")
+        if not is_behind and self.links is not None:
             self.links.go_on()
-
-    def finish(self) -> None:
-        """Handle all that has come."""
-        while self.is_behind and self._inputs:
-            self._handle_for_a_turn()
-        if self.is_behind:
-            self._has_caught_up()
 
     def deliver(self) -> None:
         """Hand on what the machine has delivered, so that it counts for this turn."""
         self._flushing.flush_only(Phase.DELIVER)
-
-    def _handle_held(self, since_us: int | None) -> bool:
-        """Handle what was held back and need not be, then what has come; whether there is more.
-
-        What was recalled is older than both.
-        """
-        is_recalled = bool(self._inputs) and type(self._inputs[0][0]) is Returned
-        released = None if is_recalled else self._holding.next()
-        if released is not None:
-            self._handle(*released, None)
-        elif not self._inputs:
-            return False
-        else:
-            input, custody = self._inputs.popleft()
-            if not self._holding.keep(input, custody):
-                self._handle(input, custody, since_us)
-        return True
 
     def receive(
         self,
@@ -442,7 +383,7 @@ class Node:
 
     def flush(self) -> None:
         """Settle what has been gathered, then write it out, each socket once."""
-        self.finish()
+        self._turns.finish()
         self._flushing.flush()
 
     @property

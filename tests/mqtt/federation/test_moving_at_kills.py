@@ -296,7 +296,7 @@ def moved() -> tuple[Network, Subscriber, Publisher]:
     network.kill("B1")
     network.start("B0")
     network.start("B2")
-    network.settle(12)
+    network.settle(62)  # so long they wait for B1
     reader.go_to("B2")
     come(network, reader, seconds=3)
     assert reader.is_in
@@ -322,6 +322,28 @@ def test_what_a_session_has_had_is_known_after_a_kill() -> None:
     network.kill("B2")
     network.start("B2")
     assert network.sites["B2"].clients.sessions.get("s").had == had
+
+
+def test_a_broker_that_starts_while_its_neighbour_is_dead_publishes_to_nobody_yet() -> None:
+    """It knows of no subscription before that is back; nothing is acknowledged until then."""
+    network = Network(Random(2), 3)
+    assert network.pairs == [("B0", "B1"), ("B0", "B2")]
+    network.settle(3)
+    reader, publisher = Subscriber(network, "s"), Publisher(network, "p", "B1")
+    for person, home in ((reader, "B2"), (publisher, "B1")):
+        person.go_to(home)
+        come(network, person)
+    network.kill("B1")
+    network.start("B1")
+    network.kill("B0")
+    publisher.go_to("B1")
+    come(network, publisher)
+    publisher.publish(2)
+    come(network, publisher, seconds=20)
+    assert publisher.acknowledged == []
+    network.start("B0")
+    come(network, reader, publisher, seconds=5)
+    assert (reader.taken, publisher.acknowledged) == ([(b"p 1", 2)], [(b"p 1", 2)])
 
 
 # --- who comes back before it has arrived elsewhere -----------------------------------------------

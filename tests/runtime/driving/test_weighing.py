@@ -12,7 +12,7 @@ from shoal.broker.messages import PublicationBatch, Publish, RoutedPublication
 from shoal.broker.strategy import BaseStrategy
 from shoal.model import Attributes, MessageId, Publication
 from shoal.runtime.driving.clock import Clock
-from shoal.runtime.driving.weighing import TURN_US
+from shoal.runtime.driving.weighing import PIECE_US, TURN_US
 from shoal.runtime.node import Node
 from tests.runtime.live import on_loop, until
 
@@ -140,6 +140,20 @@ async def test_what_is_little_work_is_one_batch() -> None:
     node.receive("B2", [batch(*[0] * 500)])
     assert [len(published(each)) for each in machine.inputs] == [500]
     assert not node.is_behind
+
+
+@on_loop
+async def test_where_no_piece_can_take_long_none_is_weighed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """To weigh each made brokers with a thousand subscriptions half as fast."""
+    node, machine = heavy()
+    monkeypatch.setattr(Heavy, "searched", range(1_000))
+    monkeypatch.setattr(Heavy, "work_of", None)
+    node.receive("B2", [batch(*[0] * 500)])
+    sizes = [len(published(each)) for each in machine.inputs]
+    assert sum(sizes) == 500
+    assert max(sizes) * 1_000 < PIECE_US < (max(sizes) + 2) * 1_010
 
 
 @on_loop

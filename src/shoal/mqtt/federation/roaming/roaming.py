@@ -74,7 +74,9 @@ from shoal.mqtt.federation.roaming.arriving import Arriving
 from shoal.mqtt.federation.roaming.fetching import WAITING_TIMER, Fetching
 from shoal.mqtt.federation.roaming.giving import GIVING_TIMER, Giving
 from shoal.mqtt.federation.roaming.homes import Home, Homes
+from shoal.mqtt.federation.roaming.letting_go import LettingGo
 from shoal.mqtt.federation.roaming.moves import Move, Waiting
+from shoal.mqtt.federation.roaming.receipts import Receipts
 from shoal.mqtt.federation.roaming.redirecting import REDIRECTED_TIMER, Redirecting
 from shoal.mqtt.federation.roaming.registering import Registry
 from shoal.mqtt.federation.roaming.telling import Telling
@@ -118,17 +120,19 @@ class Roaming:
         self._giving = Giving(
             broker_id, sessions, subscriptions, door, timers, self._stay, self._gone
         )
+        self._letting_go = LettingGo(broker_id, sessions, self._giving, self._say)
         send_item = self._giving.send_item
         self.arriving = Arriving(
             broker_id, sessions, subscriptions, problems, door, timers, spreading, send_item
         )
+        self._receipts = Receipts(sessions, self.homes, self.fetching, self.arriving, self._say)
         self.redirecting = Redirecting(timers, self._on_entered)
         sessions.at_end = self._ended
 
     def begin_journal(self, journal: Journal) -> None:
         """From now on say what changes."""
         self._journal = self.homes.journal = self._giving.journal = journal
-        self.fetching.journal = journal
+        self.fetching.journal = self._receipts.journal = journal
 
     # --- what happens here --------------------------------------------------------------------
 
@@ -208,13 +212,10 @@ class Roaming:
         client_id = session.client_id
         self._giving.withdraw(client_id)
         self.arriving.forget(session)
-        entered = self._entered.get(client_id)
-        is_last = entered is not None and entered[1] == self._broker_id
-        if is_last:
+        if self._entered.get(client_id, (0, ""))[1] == self._broker_id:
             del self._entered[client_id]
-        # Of one that is not kept where it is now, only its registrars may know.
-        is_stale = is_last or self.homes.entry(client_id) is None
-        self.telling.ended(Ended(client_id, self._broker_id), now_us, is_stale=is_stale)
+        # Also of one whose client is elsewhere by now: that word may have overtaken this broker's.
+        self.telling.ended(Ended(client_id, self._broker_id), now_us, is_stale=True)
 
     def _gone(self, session: Session, where: Home, now_us: int) -> None:
         """Another broker has all of a session; it may have said so when nobody listened."""
@@ -311,7 +312,7 @@ class Roaming:
                     self.homes.pop(client_id)
                     move = self._giving.get(client_id)
                     if move is not None:
-                        self._over(move.session, now_us)
+                        self._letting_go.over(move.session, now_us)
                 elif self.homes.get(client_id) == broker:
                     self.homes.pop(client_id)  # somebody has asked for it meanwhile
             case Item() if self.arriving.came(control, now_us):
@@ -320,7 +321,7 @@ class Roaming:
                 self.fetching.hear(control, now_us)
             case Offer(journey, broker) | Departed(journey, broker):
                 is_last = isinstance(control, Departed)
-                self._answer(journey, broker, now_us, is_last=is_last)
+                self._receipts.answer(journey, broker, now_us, is_last=is_last)
             case Adopted() | Declined() | Taken():
                 self._giving.hear(control, now_us)
 
@@ -339,7 +340,7 @@ class Roaming:
             return
         if session is None and home is not None and home.user != control.user:
             if control.asked == self._broker_id:
-                self._pass_question(control, home, now_us)
+                self._letting_go.pass_on(control, home, now_us)
             return
         if session is not None and self._is_back(session, control.at_us):
             self._announce(session, now_us)
@@ -357,11 +358,11 @@ class Roaming:
         self.fetching.turn_away(client_id, now_us)
         if session is None:
             if control.asked == self._broker_id:
-                self._pass_question(control, home, now_us)
+                self._letting_go.pass_on(control, home, now_us)
         elif control.asked is None:
-            self._is_elsewhere(session, control, now_us)
+            self._letting_go.is_elsewhere(session, control, now_us)
         else:
-            self._is_asked_for(session, control, now_us)
+            self._letting_go.is_asked_for(session, control, now_us)
         if control.registered and client_id not in self._sessions:
             self._entered.pop(client_id, None)
 
@@ -388,56 +389,6 @@ class Roaming:
                 self._say(place, control, now_us)
         self.registry.put(control)
 
-    def _pass_question(self, question: Entered, home: Home | None, now_us: int) -> None:
-        """This broker was asked for a session that it does not have."""
-        if home is not None and home.broker != question.broker:
-            self._say(home.broker, msgspec.structs.replace(question, asked=home.broker), now_us)
-        else:
-            journey = (question.client_id, question.at_us)
-            self._say(question.broker, SessionState(journey, False), now_us)
-
-    def _is_elsewhere(self, session: Session, control: Entered, now_us: int) -> None:
-        """The client of a session here was let in elsewhere: with that session, or another."""
-        move = self._giving.get(session.client_id)
-        if control.began_us == session.began_us:
-            if move is None:
-                # The journal had lost that it went there: what it has is offered again.
-                let_go = self._sessions.let_go(session.client_id, now_us)
-                if let_go is not None:
-                    journey = (control.client_id, control.at_us)
-                    self._giving.give(let_go, control.broker, journey, now_us)
-        elif move is not None:
-            assert move.target is not None
-            if move.target[0] != control.broker:
-                self._over(session, now_us)
-        else:
-            let_go = self._sessions.let_go(session.client_id, now_us)
-            if let_go is not None:
-                self._sessions.replace(let_go, now_us)
-
-    def _is_asked_for(self, session: Session, question: Entered, now_us: int) -> None:
-        """Another broker wants a session that is here, or was given and is still kept."""
-        journey = (question.client_id, question.at_us)
-        move = self._giving.get(session.client_id)
-        if move is None:
-            let_go = self._sessions.let_go(session.client_id, now_us)
-            if let_go is not None:
-                self._giving.give(let_go, question.broker, journey, now_us)
-            elif question.asked == self._broker_id:
-                self._say(question.broker, SessionState(journey, False), now_us)
-            return
-        assert move.target is not None
-        broker, given = move.target
-        if given != journey:
-            self._giving.ask_for(move, question, now_us)
-        elif move.is_restored:
-            self._giving.give(session, broker, journey, now_us)
-
-    def _over(self, session: Session, now_us: int) -> None:
-        """A session that was given is over: its client has been let in to another."""
-        session.will = None
-        self._sessions.end(session, now_us)
-
     def _on_refused(self, journey: Journey, now_us: int) -> None:
         client_id, at_us = journey
         if self.fetching.journey(client_id) == journey:
@@ -453,28 +404,6 @@ class Roaming:
             )
             if let_go is not None:
                 self._sessions.end(let_go, now_us)
-
-    def _answer(self, journey: Journey, broker: BrokerId, now_us: int, *, is_last: bool) -> None:
-        """Another broker asks what became of a session that it has sent."""
-        client_id, at_us = journey
-        journal = self._journal
-        if journal is not None and journal.is_failing:
-            return  # it is on no disk; the other asks again
-        move = self.arriving.get(journey)
-        if move is not None:
-            if is_last:
-                # Taken is said when it is asked again: by then it is written.
-                self.arriving.close(journey, now_us)
-            else:
-                self.arriving.heard(move, now_us)
-                if move.is_spread:
-                    self._say(broker, Adopted(journey), now_us)
-            return
-        if self.fetching.journey(client_id) == journey:
-            return
-        session, home = self._sessions.get(client_id), self.homes.entry(client_id)
-        had_us = session.entered_us if session is not None else home.had_us if home else 0
-        self._say(broker, Taken(journey) if had_us >= at_us else Declined(journey), now_us)
 
     # --- a session stays ----------------------------------------------------------------------
 

@@ -1,0 +1,123 @@
+"""What has come for a machine, in its order, and how much of it is handled in one turn."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+from shoal.broker.custody import Custody
+from shoal.broker.effects import Input, Received, Requested, Returned
+from shoal.broker.holding import Holding
+from shoal.runtime.driving.clock import Clock
+from shoal.runtime.driving.weighing import TURN_US, Weighing
+
+# An input, who waits for it, and since when (µs) it has.
+Handle = Callable[[Input, Custody | None, int | None], None]
+
+
+class Turns:
+    """Inputs on their way to `handle`.
+
+    What comes up while one is handled is handled after it; what takes longer than a turn is gone on
+    with when others have had theirs.  `deliver` hands on what has been delivered, so that it counts
+    for the turn; `at_end` is called after each turn, and `at_change` when the machine falls behind,
+    and when it has caught up.
+    """
+
+    def __init__(
+        self,
+        handle: Handle,
+        holding: Holding[Custody | None],
+        weighing: Weighing,
+        clock: Clock,
+        deliver: Callable[[], None],
+        at_end: Callable[[], None],
+        at_change: Callable[[bool], None],
+    ) -> None:
+        self._handle = handle
+        self._holding = holding
+        self._weighing = weighing
+        self._clock = clock
+        self._deliver, self._at_end, self._at_change = deliver, at_end, at_change
+        self._inputs: deque[tuple[Input, Custody | None]] = deque()
+        self._is_handling = False
+        # Whether what has come waits for the next turn.
+        self.is_behind = False
+
+    def bring(self, input: Input, custody: Custody | None, since_us: int | None) -> None:
+        """Handle an input, after what came before."""
+        self._inputs.append((input, custody))
+        if not (self._is_handling or self.is_behind):
+            self._take(since_us)
+
+    def finish(self) -> None:
+        """Handle all that has come."""
+        while self.is_behind and self._inputs:
+            self._take()
+        if self.is_behind:
+            self._has_caught_up()
+
+    def _take(self, since_us: int | None = None) -> None:
+        """One turn."""
+        end_us = self._clock.now_us() + TURN_US
+        self._is_handling = True
+        try:
+            while self._inputs or self._holding.kept:
+                if not (self._holding.is_on or self._holding.kept):
+                    self._take_piece(since_us)
+                elif not self._take_held(since_us):
+                    break
+                if self._inputs:
+                    self._deliver()  # which may be the longer part of it
+                    if self._clock.now_us() >= end_us:
+                        self._go_on_soon()
+                        break
+        finally:
+            self._is_handling = False
+        self._at_end()
+
+    def _take_piece(self, since_us: int | None) -> None:
+        """Handle what came first, or as much of it as is enough."""
+        input, custody = self._inputs.popleft()
+        if type(input) is Received or type(input) is Requested:
+            input, *rest = self._weighing.cut(input)
+            if rest:
+                if custody is not None:
+                    custody.extend()
+                self._inputs.appendleft((rest[0], custody))
+        self._handle(input, custody, since_us)
+
+    def _take_held(self, since_us: int | None) -> bool:
+        """Handle what was held back and need not be, then what has come; whether there is more.
+
+        What was recalled is older than both.
+        """
+        is_recalled = bool(self._inputs) and type(self._inputs[0][0]) is Returned
+        released = None if is_recalled else self._holding.next()
+        if released is not None:
+            self._handle(*released, None)
+        elif not self._inputs:
+            return False
+        else:
+            input, custody = self._inputs.popleft()
+            if not self._holding.keep(input, custody):
+                self._handle(input, custody, since_us)
+        return True
+
+    def _go_on_soon(self) -> None:
+        if not self.is_behind:
+            self.is_behind = True
+            self._at_change(True)
+        asyncio.get_running_loop().call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        if not self.is_behind:
+            return  # all was handled meanwhile
+        self._take()
+        if not self._inputs:
+            self._has_caught_up()
+
+    def _has_caught_up(self) -> None:
+        self.is_behind = False
+        self._at_change(False)
