@@ -102,7 +102,7 @@ async def test_who_is_not_known_is_refused_and_the_log_says_so(
     assert ("ordered", "ann", "/undrain") in told
     assert "guessed" not in caplog.text
     refusals = service.door.clients.statistics.notices.refusals
-    assert refusals["operator refused", "not authorized"] == 7
+    assert refusals["operator refused", "not authorized"] == 8
 
 
 @on_loop
