@@ -55,7 +55,13 @@ def serve_broker(
     OSError from it change nothing.
     """
     _allow_files()
-    run_until_signal(lambda stop: _serve(network, name, stop, started, read_again, join))
+    thresholds = gc.get_threshold()
+    MatchIndex.may_wait = False
+    try:
+        run_until_signal(lambda stop: _serve(network, name, stop, started, read_again, join))
+    finally:
+        MatchIndex.may_wait = True
+        gc.set_threshold(*thresholds)
 
 
 async def _serve(
@@ -66,7 +72,6 @@ async def _serve(
     read_again: Callable[[], Network] | None,
     join: Join | None,
 ) -> None:
-    MatchIndex.may_wait = False
     service = BrokerService(network, name, join)
     service.at_left = stop.set
     if read_again is not None:
