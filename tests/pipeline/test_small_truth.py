@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from shoal.frames.errors import TableError
-from shoal.pipeline import small_tables
 from shoal.pipeline.checks.provenance import DEFINITIONS, SPARK, judge_of
 from shoal.pipeline.schemas import COMING_AND_GOING, arrow_schema
-from shoal.pipeline.small_tables import NeedsSparkError, write_part
-from shoal.pipeline.small_truth import write_small_truth
+from shoal.pipeline.small import tables as small_tables
+from shoal.pipeline.small.tables import NeedsSparkError, write_part
+from shoal.pipeline.small.truth import write_small_truth
 from shoal.pipeline.truth import write_truth
 from tests.pipeline.test_matching_job import ONE_TYPE_EACH, gather, random_texts
 

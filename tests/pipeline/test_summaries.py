@@ -16,7 +16,7 @@ from shoal.experiments.scenario import parse_scenario
 from shoal.experiments.seeds import figures_of
 from shoal.frames.errors import TableError
 from shoal.pipeline.schemas import TRUTH
-from shoal.pipeline.small_summaries import write_small_summary
+from shoal.pipeline.small.summaries import write_small_summary
 from shoal.pipeline.summaries import write_summary
 from shoal.pipeline.tables import read_table, write_table
 

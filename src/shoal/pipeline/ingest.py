@@ -28,7 +28,7 @@ from shoal.frames.folders import new_folder
 from shoal.pipeline.schemas import REJECTED_TEXT_CHARACTERS, arrow_schema
 from shoal.pipeline.schemas import REJECTS as REJECTS_SCHEMA
 from shoal.pipeline.schemas import REPEATS as REPEATS_SCHEMA
-from shoal.pipeline.small_tables import NeedsSparkError, write_part
+from shoal.pipeline.small.tables import NeedsSparkError, write_part
 from shoal.pipeline.sources import flights, quotes
 from shoal.pipeline.sources.declaration import Mapping, load_mapping
 from shoal.pipeline.sources.files import table_rows

@@ -71,16 +71,16 @@ from shoal.broker.machine import Broker
 from shoal.broker.messages import Carrier, Message, Publish
 from shoal.broker.wire import WireError
 from shoal.model import BrokerId, ClientId
-from shoal.runtime.driving.admission import Admission
 from shoal.runtime.driving.batches import joined, publications_in
 from shoal.runtime.driving.clock import Clock
 from shoal.runtime.driving.delivering import Delivering
 from shoal.runtime.driving.flushing import Flushing, Phase
-from shoal.runtime.driving.gate import Gate
-from shoal.runtime.driving.held_back import HeldBack
 from shoal.runtime.driving.surroundings import Client, Links, Trace
 from shoal.runtime.driving.timers import Timers
 from shoal.runtime.driving.turns import Turns
+from shoal.runtime.driving.waiting.admission import Admission
+from shoal.runtime.driving.waiting.gate import Gate
+from shoal.runtime.driving.waiting.held_back import HeldBack
 from shoal.runtime.driving.watching import Watching
 from shoal.runtime.driving.weighing import Weighing
 

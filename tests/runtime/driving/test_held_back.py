@@ -7,8 +7,8 @@ import pytest
 from shoal.broker.messages import Advertise, Goodbye, Message, Subscribe, Unadvertise, Unsubscribe
 from shoal.language import parse
 from shoal.model import Subscription
-from shoal.runtime.driving import held_back as module
-from shoal.runtime.driving.held_back import HeldBack
+from shoal.runtime.driving.waiting import held_back as module
+from shoal.runtime.driving.waiting.held_back import HeldBack
 from tests.broker.transcript import advertisement, publish
 
 SUBSCRIBE = Subscribe(Subscription(id="s", client="P", filter=parse("x > 0")))

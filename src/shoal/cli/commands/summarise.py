@@ -83,7 +83,7 @@ def summarise(
 def _small(
     runs: Sequence[Path], truth: Path, out: Path, window_us: int, *, overwrite: bool
 ) -> bool:
-    from shoal.pipeline.small_summaries import write_small_summary
+    from shoal.pipeline.small.summaries import write_small_summary
 
     write_small_summary(runs, truth, out, window_us=window_us, overwrite=overwrite)
     return True

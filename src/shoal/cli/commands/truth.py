@@ -66,6 +66,6 @@ def truth(
 
 
 def _small(workload: Path, out: Path, *, overwrite: bool) -> TruthCounts:
-    from shoal.pipeline.small_truth import write_small_truth
+    from shoal.pipeline.small.truth import write_small_truth
 
     return write_small_truth(workload, out, overwrite=overwrite)

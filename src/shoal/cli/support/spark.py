@@ -95,7 +95,7 @@ def without_spark(
         return None
     check_new(out, overwrite=overwrite)
     with Console(stderr=True).status(doing):
-        from shoal.pipeline.small_tables import NeedsSparkError
+        from shoal.pipeline.small.tables import NeedsSparkError
 
         try:
             return work()

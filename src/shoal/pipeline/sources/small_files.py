@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
 
-from shoal.pipeline.small_tables import NeedsSparkError
+from shoal.pipeline.small.tables import NeedsSparkError
 from shoal.pipeline.sources.declaration import EPOCH_UNITS_PER_SECOND, AttributeType, Mapping
 from shoal.pipeline.sources.headers import NOT_UTF_8, UNBALANCED, first_line, header_names
 from shoal.pipeline.sources.headers import wrong_width as wrong_width_of

@@ -25,7 +25,7 @@ from shoal.pipeline.schemas import (
     PUBLISHERS,
     arrow_schema,
 )
-from shoal.pipeline.small_tables import NeedsSparkError, are_small, columns_of, write_part
+from shoal.pipeline.small.tables import NeedsSparkError, are_small, columns_of, write_part
 from shoal.pipeline.workloads.own_clients import OwnClients
 from shoal.pipeline.workloads.places import listed_brokers, numbered_brokers
 from shoal.pipeline.workloads.publisher_workload import MAX_SAMPLED_EVENTS, Derivation

@@ -18,7 +18,7 @@ import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
 from shoal.frames.folders import new_folder
 from shoal.pipeline import schemas
 from shoal.pipeline.runs import SETTLED_FROM, RunInfo, read_runs
-from shoal.pipeline.small_tables import NeedsSparkError, are_small, read_columns, write_part
+from shoal.pipeline.small.tables import NeedsSparkError, are_small, read_columns, write_part
 
 _Row = dict[str, Any]
 _Numbers = npt.NDArray[np.int64]

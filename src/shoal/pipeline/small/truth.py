@@ -33,7 +33,7 @@ from shoal.pipeline.schemas import (
     TRUTH,
     arrow_schema,
 )
-from shoal.pipeline.small_tables import NeedsSparkError, are_small, columns_of
+from shoal.pipeline.small.tables import NeedsSparkError, are_small, columns_of
 from shoal.pipeline.truth import TruthCounts
 
 _KINDS = (pa.types.is_string, pa.types.is_int64, pa.types.is_float64, pa.types.is_boolean)

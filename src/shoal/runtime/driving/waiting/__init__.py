@@ -1,0 +1,1 @@
+"""Why requests wait at a live broker: it is not ready, links are full, too much is under way."""
