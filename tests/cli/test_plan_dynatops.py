@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from shoal.runtime.network_file import dump_network
 from tests.cli.planning import plan, problem_of
+from tests.runtime.test_broker_service import network as network_of
 
 # Two kinds of users, of which each of six brokers has some; twelve topics.
 BROKERS = "ABCDEF"
@@ -192,3 +194,15 @@ def test_what_is_missing_or_not_there_is_named(
     assert "--hours 0.0: use 0.01 to 100000" in problem_of(capsys, *said, "--hours", 0)
     assert "--hours nan: use 0.01 to 100000" in problem_of(capsys, *said, "--hours", "nan")
     assert "--price" in problem_of(capsys, *said, "--price", "high")
+
+
+def test_of_a_network_that_runs_its_brokers_are_asked_not_files(
+    tmp_path: Path, users: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    network = file(tmp_path, "network.toml", dump_network(network_of(3)))
+    problem = problem_of(capsys, "dynatops", "--network", network, "--users", users)
+    assert "--users: with --network its brokers are asked; leave it out" in problem
+    problem = problem_of(capsys, "dynatops", "--network", network)
+    assert "its system is tree, not dynatops" in problem
+    problem = problem_of(capsys, "octopia", "--network", network)
+    assert "--network is not for octopia" in problem

@@ -29,6 +29,7 @@ ONLY_OPTIONS = {
     "docs/evaluations.md": {"shoal reproduce": "minutes to hours"},
     "docs/systems.md": {
         "shoal up": "twelve processes; tests/contract has its overlay",
+        "shoal plan dynatops --network": "of a network that runs; the same",
         "shoal rearrange": "of a network that runs; tests/runtime/test_rearranging.py",
     },
     "docs/own-data.md": {

@@ -82,7 +82,7 @@ async def test_who_is_not_known_is_refused_and_the_log_says_so(
     caplog.set_level(logging.INFO, "shoal.audit")
     async with running(guarded(files), "B1") as (service,):
         admin = service.listening["admin"]
-        for path in ("/status", "/metrics", "/subscriptions", "/why"):
+        for path in ("/status", "/metrics", "/subscriptions", "/why", "/survey"):
             with pytest.raises(RefusedError, match="wants to know who asks"):
                 await get_json(admin, path, caller(service))
         with pytest.raises(RefusedError, match="name or password is wrong"):
@@ -102,7 +102,7 @@ async def test_who_is_not_known_is_refused_and_the_log_says_so(
     assert ("ordered", "ann", "/undrain") in told
     assert "guessed" not in caplog.text
     refusals = service.door.clients.statistics.notices.refusals
-    assert refusals["operator refused", "not authorized"] == 7
+    assert refusals["operator refused", "not authorized"] == 8
 
 
 @on_loop

@@ -56,6 +56,42 @@ async def test_an_operator_swaps_brokers_takes_it_back_and_is_told_why_if_not(
 
 
 @on_asyncio
+async def test_a_plan_of_a_live_ring_says_the_swaps_and_how_to_have_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ring = RING | {"dynatops": {"brokers": ["B1", "B2", "B3"], "reconfigure_us": 200_000}}
+    async with (
+        brokers(tmp_path, **ring) as (path, services),
+        Client(str(services[1].listening["mqtt"]), "publisher") as publisher,
+        Client(str(services[2].listening["mqtt"]), "subscriber") as subscriber,
+        subscriber.subscribe("#", qos=1) as subscription,
+    ):
+        await subscription.granted()
+        planning = "plan", "dynatops", "--network", path, "--most-moves", "0"
+        code, text = await shoal(capsys, *planning)
+        assert (code, "its manager has counted no publications yet" in text) == (2, True)
+        await shoal(capsys, "rearrange", path, "--stop")
+        strategy = services[0].node.machine.strategy
+        assert isinstance(strategy, Dynatops)
+        places = strategy.membership.places
+        assert places is not None
+        topic = next(each for each in "abcdefghijk" if places.root(each) == "B1")
+        for _ in range(20):
+            await publisher.publish(topic, b"", qos=1)
+        await until(lambda: bool((services[0].node.machine.survey or {})["rates"]))
+        code, text = await shoal(capsys, *planning)
+        assert code == 0
+        assert "B3 (at 2) <-> B1 (at 0), saves " in text
+        command = f"shoal rearrange {path} --stop --swap B3,B1"
+        assert text.endswith(f"to swap them:\n  {command}")
+        assert {members(each) for each in services} == {("B1", "B2", "B3")}  # nothing is touched
+        assert (await shoal(capsys, *command.split()[1:]))[0] == 0
+        await until(lambda: {members(each) for each in services} == {("B3", "B2", "B1")})
+        code, text = await shoal(capsys, *planning)
+        assert (code, "no brokers should change places" in text) == (0, True)
+
+
+@on_asyncio
 async def test_a_system_without_places_says_so(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from random import Random
+from typing import Any
 
 from shoal.broker.effects import (
     Answered,
@@ -95,6 +96,11 @@ class Broker:
     def onward(self, asked: Asked) -> Onward | None:
         """Where a publication would go from here (see `Strategy`)."""
         return self._strategy.onward(asked)
+
+    @property
+    def survey(self) -> Mapping[str, Any] | None:
+        """What a planner has to know of the system (see `Strategy`)."""
+        return self._strategy.survey
 
     def handle(self, input: Input, now_us: int) -> list[Effect]:
         """Take one input at `now_us` (µs, never less than before) and say what to do about it."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence, Sized
 from random import Random
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -92,6 +92,10 @@ class Strategy(Protocol):
         Nothing changes by asking.  ValueError if `asked.told` makes no sense.
         """
 
+    @property
+    def survey(self) -> Mapping[str, Any] | None:
+        """What a planner has to know of the system, as JSON has it; None: it does not say."""
+
     def start(self, started: Started, now_us: int, out: list[Effect]) -> None:
         """The broker starts; comes once, before all else."""
 
@@ -161,6 +165,10 @@ class BaseStrategy:
         return {}
 
     def onward(self, asked: Asked) -> Onward | None:
+        return None
+
+    @property
+    def survey(self) -> Mapping[str, Any] | None:
         return None
 
     def start(self, started: Started, now_us: int, out: list[Effect]) -> None: ...

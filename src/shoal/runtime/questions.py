@@ -46,6 +46,7 @@ class Questions:
             "subscriptions": self._subscriptions,
             "why": self._why,
             "onward": self._onward,
+            "survey": self._survey,
         }
 
     def _clients(self, query: Mapping[str, str]) -> dict[str, Any]:
@@ -130,6 +131,10 @@ class Questions:
         )
         found = self._door.node.machine.onward(asked)
         return {"hops": None} if found is None else msgspec.to_builtins(found)
+
+    def _survey(self, _query: Mapping[str, str]) -> dict[str, Any]:
+        """What the system says to a planner; None: nothing."""
+        return {"survey": self._door.node.machine.survey}
 
     def _attributes(self, query: Mapping[str, str]) -> Attributes:
         """A publication's: `topic`, `payload` and `attributes` (user properties, a JSON object)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import msgspec
 import typer
@@ -17,11 +17,29 @@ from shoal.cli.support.declared_options import (
     with_declared,
 )
 from shoal.cli.support.errors import UserError
+from shoal.cli.support.live.operators import (
+    Operator,
+    OperatorCertificate,
+    OperatorPassword,
+    read_caller,
+)
 from shoal.overlays.planning import PlanError, Planner, Wishes
 from shoal.overlays.registry import SYSTEMS
 
+if TYPE_CHECKING:
+    from shoal.model import BrokerId
+    from shoal.overlays.dynatops.planning.advising.advice import Survey
+
 TOPIC_TREES = "dynatops"
 PLANNERS = {name: each.planner for name, each in SYSTEMS.items() if each.planner is not None}
+
+
+class Asking(NamedTuple):
+    """As which operator a network is asked."""
+
+    operator: str
+    password: str
+    certificate: str
 
 
 class OverlayOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,6 +63,14 @@ class OverlayOptions(msgspec.Struct, frozen=True, kw_only=True):
 class TopicOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What moves and swaps must be like."""
 
+    network: Annotated[
+        Path | None,
+        msgspec.Meta(
+            description="Of this network, which runs: who stands where and wants what, and what "
+            "its manager counts. Instead of --users and --brokers.",
+            title="NETWORK.toml",
+        ),
+    ] = None
     users: Annotated[
         Path | None,
         msgspec.Meta(description="Who wants what and is where, as CSV: user,broker,topic."),
@@ -139,6 +165,9 @@ def _plan(
     sites: Annotated[
         Path | None, typer.Option(help="Where brokers stand, as CSV: broker,site.")
     ] = None,
+    operator: Operator = "",
+    operator_password: OperatorPassword = "",
+    operator_certificate: OperatorCertificate = "",
     said: dict[str, Any],
 ) -> None:
     """Say who should be where in an overlay.  Nothing is touched.
@@ -148,7 +177,8 @@ def _plan(
     Comments say what was compared.
 
     `dynatops`: say which users should move to other brokers, and which brokers should change places
-    on the ring, each with what it saves and costs, and only if it pays.
+    on the ring, each with what it saves and costs, and only if it pays; of files, or, with
+    `--network`, of brokers that run.
     """
     if system not in BY_SYSTEM:
         raise UserError(f"{system}: there is no planner; there is one for {', '.join(BY_SYSTEM)}")
@@ -160,7 +190,8 @@ def _plan(
     chosen = {name: said[name] for name in options.__struct_fields__ if said[name] is not None}
     try:
         if system == TOPIC_TREES:
-            _advise(rtt, rates, sites, TopicOptions(**chosen))
+            asking = Asking(operator, operator_password, operator_certificate)
+            _advise(rtt, rates, sites, TopicOptions(**chosen), asking)
         else:
             _place(system, PLANNERS[system], rtt, rates, sites, OverlayOptions(**chosen))
     except PlanError as error:
@@ -208,16 +239,17 @@ def _toml(key: str, value: object) -> str:
 
 
 def _advise(
-    rtt: Path | None, rates: Path | None, sites: Path | None, options: TopicOptions
+    rtt: Path | None,
+    rates: Path | None,
+    sites: Path | None,
+    options: TopicOptions,
+    asking: Asking,
 ) -> None:
-    from shoal.cli.support.topic_plans import in_words
-    from shoal.cli.support.topic_surveys import read_topic_survey
+    from shoal.cli.support.topic_plans import as_orders, in_words
     from shoal.overlays.dynatops.planning.advising.advice import Wishes as TopicWishes
     from shoal.overlays.dynatops.planning.advising.advice import advise
 
-    if options.users is None:
-        raise UserError(f"--users: {TOPIC_TREES} is planned by who wants what; give a file of it")
-    survey = read_topic_survey(options.users, options.brokers, rates, rtt, sites)
+    survey, pinned = _survey(rtt, rates, sites, options, asking)
     found = advise(
         survey,
         TopicWishes(
@@ -225,7 +257,7 @@ def _advise(
             most_swaps=options.most_swaps,
             most_moves=options.most_moves,
             least_gain=options.least_gain,
-            pinned=frozenset(options.pin),
+            pinned=pinned | frozenset(options.pin),
             pinned_users=frozenset(options.pin_user),
             load_weight=options.load_weight,
             delay_weight=options.delay_weight,
@@ -237,3 +269,34 @@ def _advise(
         print(msgspec.json.format(msgspec.json.encode(found)).decode())
     else:
         print("\n".join(in_words(found)))
+        if options.network is not None and found.swaps:
+            print(f"to swap them:\n  {as_orders(found, options.network)}")
+
+
+def _survey(
+    rtt: Path | None,
+    rates: Path | None,
+    sites: Path | None,
+    options: TopicOptions,
+    asking: Asking,
+) -> tuple[Survey, frozenset[BrokerId]]:
+    """What is known, and which brokers stay by what their network has."""
+    from shoal.cli.support.topic_surveys import read_topic_survey
+
+    if options.network is None:
+        if options.users is None:
+            raise UserError(
+                f"--users: {TOPIC_TREES} is planned by who wants what; give a file of it"
+            )
+        return read_topic_survey(options.users, options.brokers, rates, rtt, sites), frozenset()
+    from shoal.cli.support.live.networks import read_network
+    from shoal.cli.support.live.ring_surveys import ask_ring
+
+    others = {"--users": options.users, "--brokers": options.brokers, "--rtt": rtt}
+    for name, file in others.items():
+        if file is not None:
+            raise UserError(f"{name}: with --network its brokers are asked; leave it out")
+    network = read_network(options.network, has_files=False)
+    if network.system != TOPIC_TREES:
+        raise UserError(f"{options.network}: its system is {network.system}, not {TOPIC_TREES}")
+    return ask_ring(network, read_caller(network, *asking), rates)

@@ -6,7 +6,7 @@ import asyncio
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -29,7 +29,7 @@ from shoal.cli.support.live.operators import (
     OperatorPassword,
     read_caller,
 )
-from shoal.cli.support.live.statuses import ask_status
+from shoal.cli.support.live.subscriptions import ask_subscriptions
 
 if TYPE_CHECKING:
     from shoal.experiments.live.recording import Recorder
@@ -163,28 +163,6 @@ async def _record(
 def _write_clients(network: Network, caller: Caller, folder: Path) -> str:
     from shoal.experiments.live.recording import write_clients
 
-    rows, names = asyncio.run(_ask_clients(network, caller))
+    rows, names = asyncio.run(ask_subscriptions(network, caller))
     found = write_clients(folder, rows, names)
     return f", {found:,} subscriptions at {len(names):,} brokers"
-
-
-async def _ask_clients(network: Network, caller: Caller) -> tuple[list[dict[str, Any]], list[str]]:
-    """All subscriptions, by broker, and the brokers' names."""
-    from shoal.runtime.addresses import read_address
-    from shoal.runtime.supervisor import get_json
-
-    rows: list[dict[str, Any]] = []
-    statuses = await ask_status(network, caller)
-    for name, status in statuses.items():
-        if status is None:
-            raise UserError(f"{name} does not answer, so its clients' filters are not known")
-        address = read_address(status["listening"]["admin"])
-        query: str | None = ""
-        while query is not None:
-            try:
-                answer = await get_json(address, f"/subscriptions?{query}", caller.to(name))
-            except OSError as error:
-                raise UserError(f"{name} does not say its subscriptions: {error}") from error
-            rows += ({**row, "broker": name} for row in answer["subscriptions"])
-            query = answer["next"]
-    return rows, list(statuses)

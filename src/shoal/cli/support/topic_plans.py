@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from shoal.overlays.dynatops.planning.advising.advice import Advice, State
 from shoal.overlays.dynatops.planning.hybrid import Gateways
@@ -35,6 +36,12 @@ def in_words(advice: Advice) -> Iterator[str]:
         yield from _gateways(advice.gateways)
     for warning in advice.warnings:
         yield f"warning: {warning}"
+
+
+def as_orders(advice: Advice, network: Path) -> str:
+    """The command that has brokers swap so, and stay."""
+    swaps = " ".join(f"--swap {','.join(swap.brokers)}" for swap in advice.swaps)
+    return f"shoal rearrange {network} --stop {swaps}"
 
 
 def _gateways(gateways: Gateways) -> Iterator[str]:

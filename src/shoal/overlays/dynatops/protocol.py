@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from functools import partial
+from typing import Any
 
 from shoal.broker.effects import Effect, TimerKey
 from shoal.broker.onward import Asked, Onward
@@ -91,6 +92,25 @@ class Dynatops(InViews):
     def onward(self, asked: Asked) -> Onward:
         key = key_of(asked.attributes, self.parameters.topic)
         return self.routing.onward(asked, self._root_of(key))
+
+    @property
+    def survey(self) -> Mapping[str, Any] | None:
+        """Who stands where, and, at the manager, `rates`: publications a second of each topic."""
+        view, parameters = self.membership.view, self.parameters
+        if view is None:
+            return None
+        rates: Mapping[str, float] = {}
+        if isinstance(self._manager, Manager) and self.membership.is_manager:
+            period_s = parameters.reconfigure_us / 1e6
+            rates = {topic: each / period_s for topic, each in self._manager.expected.items()}
+        return {
+            "version": view.version,
+            "members": list(view.members),
+            "pinned": list(parameters.pinned),
+            "regions": [list(row) for row in parameters.regions],
+            "is_manager": self.membership.is_manager,
+            "rates": rates,
+        }
 
     # --- inputs -------------------------------------------------------------------------------
 

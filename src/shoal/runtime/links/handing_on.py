@@ -7,11 +7,13 @@ neighbours are always read.  A machine that holds may name those it still wants 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
 from shoal.broker.custody import Custody
+from shoal.broker.links.controls import Hello
 from shoal.broker.links.inbox import Debt
 from shoal.broker.links.session import LinkSession
 from shoal.broker.links.states import State
@@ -19,6 +21,8 @@ from shoal.runtime.driving.batches import MAX_BATCH
 from shoal.runtime.driving.weighing import TURN_US
 from shoal.runtime.links.peer_connections import PeerConnection
 from shoal.runtime.node import Node
+
+_log = logging.getLogger(__name__)
 
 
 class Link:
@@ -55,6 +59,34 @@ class Link:
         if self.is_gone:
             return False
         return self.is_lasting or self.is_dialled or self.session.state is not State.IDLE
+
+    def came_up(self, hello: Hello) -> None:
+        """The other end has said hello; the log says whether it is another process by now."""
+        self.connections += 1
+        self.problem = ""
+        incarnation = hello.session[0]
+        extra = {"neighbour": hello.broker, "connections": self.connections}
+        if self.incarnation not in (None, incarnation):
+            _log.warning("broker restarted", extra=extra)
+        else:
+            _log.info("link up", extra=extra)
+        self.incarnation = incarnation
+
+    def write(self) -> None:
+        """Write what there is to say, if there is a connection."""
+        data = self.session.to_write()
+        if data and self.connection is not None:
+            self.bytes_out += len(data)
+            self.connection.write(data)
+        if self.is_gone and self.connection is not None:
+            self.connection.close()
+
+    def lost(self, now_us: int) -> None:
+        """Its connection has ended."""
+        self.connection = self.since_us = None
+        if self.session.state is State.UP:
+            _log.warning("link down", extra={"neighbour": self.session.neighbour})
+        self.session.lost(now_us)
 
     def status(self, spooled_bytes: int) -> dict[str, Any]:
         """For people and metrics."""

@@ -258,12 +258,7 @@ class PeerLinks:
         """One write for each link that has something to say."""
         links, self._to_flush = self._to_flush, {}
         for link in links:
-            data = link.session.to_write()
-            if data and link.connection is not None:
-                link.bytes_out += len(data)
-                link.connection.write(data)
-            if link.is_gone and link.connection is not None:
-                link.connection.close()
+            link.write()
 
     def status(self) -> list[dict[str, Any]]:
         """One row per link, for people and metrics."""
@@ -400,9 +395,7 @@ class PeerLinks:
         except OutOfStepError as error:
             self._changed(link, error.changes)
             raise
-        link.connections += 1
-        link.problem = ""
-        self._note_up(link, hello)
+        link.came_up(hello)
         if self.directory is not None:
             link.session.tell(self.directory)
         self._agree(link, hello.opened_us)
@@ -422,16 +415,6 @@ class PeerLinks:
             if link is not None and link.connection is None:
                 link.problem = str(error)
             raise
-
-    def _note_up(self, link: Link, hello: Hello) -> None:
-        """For the log: the link is up, and whether the broker there is another process by now."""
-        incarnation = hello.session[0]
-        extra = {"neighbour": hello.broker, "connections": link.connections}
-        if link.incarnation not in (None, incarnation):
-            _log.warning("broker restarted", extra=extra)
-        else:
-            _log.info("link up", extra=extra)
-        link.incarnation = incarnation
 
     def _take_in(self, connection: PeerConnection, link: Link, hello: Hello) -> None:
         """A connection that the other end has made."""
@@ -478,9 +461,6 @@ class PeerLinks:
     def _drop(self, connection: PeerConnection) -> None:
         link = self._by_connection.pop(connection, None)
         if link is not None:
-            link.connection = link.since_us = None
-            if link.session.state is State.UP:
-                _log.warning("link down", extra={"neighbour": link.session.neighbour})
-            link.session.lost(self._node.clock.now_us())
+            link.lost(self._node.clock.now_us())
             connection.abort()
             self._dialling.see_to(link)

@@ -10,6 +10,7 @@
 | /subscriptions | what clients ask for, a page of it; `next` is the query of the next one |
 | /why | what the broker knows of a publication and a client that may get it |
 | /onward | where a publication goes from the broker; `shoal why` follows it from one to the next |
+| /survey | what a planner has to know of its system; `shoal plan dynatops --network` asks |
 | /leave | by POST: the broker begins to leave its network, 202; 409 and why if it cannot |
 | /move | by POST, `client` and `broker` in the query: 202 when it is there; 409 and why not |
 | /rearrange | by POST, `do` and more in the query, what brokers of `dynatops` are to do; as above |

@@ -62,6 +62,11 @@ class Estimate:
         self._homes: dict[str, set[BrokerId]] = {}
         self._expected: dict[str, float] = {}
 
+    @property
+    def expected(self) -> Mapping[str, float]:
+        """Publications that are expected in a period, as it was reckoned last."""
+        return self._expected
+
     def hear(self, topics: Iterable[TopicCount]) -> None:
         """A root reports."""
         for topic in topics:

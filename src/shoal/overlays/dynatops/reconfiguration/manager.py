@@ -118,6 +118,11 @@ class Manager:
         self._is_timed = False
         self._search: _Search | None = None
 
+    @property
+    def expected(self) -> Mapping[str, float]:
+        """Publications of each topic that are expected in a period."""
+        return self._estimate.expected
+
     def hear(self, topics: Iterable[TopicCount], now_us: int, out: list[Effect]) -> None:
         """A root reports."""
         self._estimate.hear(topics)

@@ -1,0 +1,102 @@
+"""What `shoal plan dynatops --network` asks a live ring: who stands where, and wants what."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from shoal.cli.support.errors import UserError
+from shoal.cli.support.live.statuses import admin_addresses, ask_status
+from shoal.cli.support.live.subscriptions import ask_subscriptions
+from shoal.cli.support.surveys import read_amounts
+from shoal.matching.topics.filters import topic_matches
+from shoal.model import BrokerId
+from shoal.overlays.dynatops.planning.advising.advice import Broker, Client, Survey
+
+if TYPE_CHECKING:
+    from shoal.runtime.network_file import Network
+    from shoal.runtime.operations.caller import Caller
+
+
+class LiveSurvey(NamedTuple):
+    """What is known of a live ring; `pinned` brokers stay by its parameters."""
+
+    survey: Survey
+    pinned: frozenset[BrokerId]
+
+
+def ask_ring(network: Network, caller: Caller, rates: Path | None) -> LiveSurvey:
+    """The survey of a ring; the `rates` of a file instead of its manager's, if there is one.
+
+    UserError says which broker does not answer, or that nobody has counted publications.
+    """
+    rows, answers = asyncio.run(_ask(network, caller))
+    given = None if rates is None else read_amounts(rates, ("topic", "per_second"))
+    return survey_of(rows, answers, given)
+
+
+async def _ask(
+    network: Network, caller: Caller
+) -> tuple[list[dict[str, Any]], dict[str, dict[str, Any] | None]]:
+    from shoal.runtime.supervisor import get_json
+
+    rows, _ = await ask_subscriptions(network, caller)
+    answers = {}
+    for name, address in admin_addresses(network, await ask_status(network, caller)).items():
+        try:
+            answers[name] = (await get_json(address, "/survey", caller.to(name)))["survey"]
+        except (OSError, ValueError, KeyError) as error:
+            raise UserError(f"{name} does not say where it stands: {error}") from error
+    return rows, answers
+
+
+def survey_of(
+    rows: Iterable[Mapping[str, Any]],
+    answers: Mapping[str, Mapping[str, Any] | None],
+    rates: Mapping[str, float] | None = None,
+) -> LiveSurvey:
+    """The survey by what brokers say of their clients' subscriptions and of the ring.
+
+    Each client wants the topics with known rates that its filters match, whatever their conditions.
+
+    >>> said = {"version": 1, "members": ["B2", "B1"], "pinned": [], "regions": [["B1"]]}
+    >>> said |= {"is_manager": True, "rates": {"a": 2.0, "b": 1.0}}
+    >>> row = {"client": "c", "broker": "B1", "topic_filter": "+"}
+    >>> survey, pinned = survey_of([row], {"B1": said})
+    >>> survey.users, [(each.name, each.position, each.region) for each in survey.brokers]
+    ({'c': Client(broker='B1', topics=('a', 'b'))}, [('B2', 0, ''), ('B1', 1, '1')])
+    """
+    known = [each for each in answers.values() if each is not None]
+    if not known:
+        raise UserError("no broker stands on a ring")
+    managers = [each for each in known if each["is_manager"]]
+    latest = max(managers or known, key=lambda each: each["version"])
+    if rates is None:
+        rates = latest["rates"]
+    if not rates:
+        raise UserError(
+            "its manager has counted no publications yet: it does so each reconfigure_us, if that "
+            'is set and manager = "central"; or give --rates'
+        )
+    regions = {name: str(number) for number, row in enumerate(latest["regions"], 1) for name in row}
+    brokers = [
+        Broker(name, position, regions.get(name, ""))
+        for position, name in enumerate(latest["members"])
+    ]
+    wanted: dict[tuple[str, BrokerId], set[str]] = {}
+    matched: dict[str, list[str]] = {}
+    for row in rows:
+        topics = matched.get(text := row["topic_filter"])
+        if topics is None:
+            topics = [topic for topic in rates if topic_matches(text, topic)]
+            matched[text] = topics
+        if row["broker"] in latest["members"]:
+            wanted.setdefault((row["client"], row["broker"]), set()).update(topics)
+    users = {
+        client: Client(broker, tuple(sorted(topics)))
+        for (client, broker), topics in wanted.items()
+        if topics
+    }
+    return LiveSurvey(Survey(brokers, users, rates), frozenset(latest["pinned"]))
