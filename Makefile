@@ -43,8 +43,9 @@ test: check tests ## style, types, layers, then every test (some 11 minutes on 2
 # What a change most likely breaks: the pure core, the codec, the simulator, one live network.
 QUICK := tests/model tests/language tests/matching tests/broker tests/mqtt tests/overlays \
   tests/simulation tests/contract tests/client/test_example.py
-# Bounds on what hostile input costs take a fifth of the time.
-NOT_QUICK := --ignore-glob 'tests/*/test_hostile*.py'
+# Bounds on what hostile input costs, and networks of every system, take half of the time.
+NOT_QUICK := --ignore-glob 'tests/*/test_hostile*.py' --ignore tests/overlays/octopia/test_deaths.py \
+  $(addprefix --ignore tests/contract/,test_growth.py test_drivers.py test_all_systems.py)
 
 quick: install ## the core's tests, the simulator's and a live network, with fewer examples (under a minute)
 	SHOAL_EXAMPLES=0.2 $(BIN)/pytest -n 2 $(NOT_QUICK) $(QUICK)
