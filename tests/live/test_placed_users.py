@@ -11,7 +11,7 @@ import aiomqtt
 
 from shoal.client import Client, Subscription
 from shoal.runtime.supervisor import get_json
-from tests.runtime.live import until
+from tests.runtime.live import PATIENCE_S, until
 from tests.runtime.processes import Processes, processes
 
 DYNATOPS = {"cluster": 3, "update_us": 300_000, "load_weight": 0.5}
@@ -71,10 +71,14 @@ async def live(network: Processes) -> None:
         for topic, (client, subscription) in followers.items():
             assert [(await subscription.get()).payload for _ in sent[topic]] == sent[topic]
             assert not subscription.messages
-            assert client.redirections == 1
+            assert 1 <= client.redirections <= 2  # nobody goes to and fro
         messages = aiter(stays.messages)
         assert [(await anext(messages)).payload for _ in sent["weather"]] == sent["weather"]
-        assert await at(network) == {"B1": 5, "B2": 4, "B3": 1}
+        # Who wants the weather at B1 may have gone to B3, where `stays` is: that is as near, and
+        # depends on who was heard first.  Somebody may be on the way as we ask.
+        async with asyncio.timeout(PATIENCE_S):
+            while (found := await at(network))["B3"] == 0 or sum(found.values()) != 10:
+                await asyncio.sleep(0.1)
 
 
 def test_users_are_placed_while_they_are_published_to(tmp_path: Path) -> None:
