@@ -84,7 +84,6 @@ from shoal.runtime.driving.waiting.held_back import HeldBack
 from shoal.runtime.driving.watching import Watching
 from shoal.runtime.driving.weighing import Weighing
 
-_MICROSECONDS = 1_000_000
 _ROWS_KEPT = 100
 _log = logging.getLogger(__name__)
 

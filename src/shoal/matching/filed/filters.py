@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -203,17 +203,18 @@ class FiledFilters:
 
     def work_of(self, attributes: Attributes) -> int:
         """About how many tests and ids it takes to match these attributes; none is made."""
-        tests, found = self._sizes_for(attributes)
-        return tests + found
+        return sum(
+            _tests_in(bucket, attributes) + _found_in(bucket, attributes)
+            for bucket in self._buckets_for(attributes)
+        )
 
     def _tests_for(self, attributes: Attributes) -> int:
         """What a search counts as, in tests of conjunctions one by one; none is made."""
-        return self._sizes_for(attributes)[0]
+        return sum(_tests_in(bucket, attributes) for bucket in self._buckets_for(attributes))
 
-    def _sizes_for(self, attributes: Attributes) -> tuple[int, int]:
-        """Of a search, what it counts as in tests, and how many ids are found without one."""
+    def _buckets_for(self, attributes: Attributes) -> Iterator[Bucket]:
+        """The buckets in which a search looks."""
         get = attributes.get
-        tests = sure = 0
         for _, first, values_of, table in self.tables_for(attributes):
             values: Values = ()
             if first is not None:
@@ -226,19 +227,8 @@ class FiledFilters:
                     except KeyError:
                         continue
             bucket = table.get(values)
-            if bucket is None or (bucket.types is not None and not bucket.suits(values)):
-                continue
-            tests += len(bucket.others)
-            sure += len(bucket.always)
-            for _, ranged in present(bucket.ranged, attributes):
-                tests += sum(bitmaps.tests for bitmaps in ranged)
-                sure += sum(map(len, ranged)) // RANGES_PER_FOUND
-            tests += sum(
-                _passed(ladders, rising, attributes) for rising, ladders in bucket.tested.items()
-            )
-            sure += _passed(bucket.rising, True, attributes)
-            sure += _passed(bucket.falling, False, attributes)
-        return tests, sure
+            if bucket is not None and (bucket.types is None or bucket.suits(values)):
+                yield bucket
 
     def _walk(
         self, attributes: Attributes, is_enough: Callable[[list[Any]], bool] | None
@@ -325,6 +315,25 @@ class FiledFilters:
         del beside[signature]
         if not beside:
             del self._by_first[first]
+
+
+def _tests_in(bucket: Bucket, attributes: Attributes) -> int:
+    """What a search of a bucket counts as, in tests."""
+    tests = len(bucket.others)
+    for _, ranged in present(bucket.ranged, attributes):
+        tests += sum(bitmaps.tests for bitmaps in ranged)
+    for rising, ladders in bucket.tested.items():
+        tests += _passed(ladders, rising, attributes)
+    return tests
+
+
+def _found_in(bucket: Bucket, attributes: Attributes) -> int:
+    """About how many ids are found in it without a test."""
+    found = len(bucket.always)
+    for _, ranged in present(bucket.ranged, attributes):
+        found += sum(map(len, ranged)) // RANGES_PER_FOUND
+    found += _passed(bucket.rising, True, attributes)
+    return found + _passed(bucket.falling, False, attributes)
 
 
 def _passed(by_attribute: dict[str, Ladders], rising: bool, attributes: Attributes) -> int:
