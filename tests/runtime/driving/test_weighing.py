@@ -8,11 +8,13 @@ import pytest
 
 from shoal.broker.custody import Custody
 from shoal.broker.effects import Effect, Input, Received, Requested, TimerFired
+from shoal.broker.holding import Holding
 from shoal.broker.messages import PublicationBatch, Publish, RoutedPublication
 from shoal.broker.strategy import BaseStrategy
 from shoal.model import Attributes, MessageId, Publication
 from shoal.runtime.driving.clock import Clock
-from shoal.runtime.driving.weighing import PIECE_US, TURN_US
+from shoal.runtime.driving.turns import Turns
+from shoal.runtime.driving.weighing import PIECE_US, TURN_US, Weighing
 from shoal.runtime.node import Node
 from tests.runtime.live import on_loop, until
 
@@ -175,3 +177,40 @@ def test_what_clients_would_take_counts(work: int) -> None:
     most = TURN_US // (1_010 + work) + 1
     assert len(published(first)) == most
     assert [len(published(each)) for each in rest] == [100 - most]
+
+
+@on_loop
+async def test_what_was_held_back_is_cut_when_it_is_released() -> None:
+    """It was handled at once, and so was all that waited behind it."""
+    clock = Virtual()
+    machine = Machine(clock.spend)
+    holding: Holding[Custody | None] = Holding()
+    spent: list[int] = []
+    settled: list[str] = []
+
+    def handle(input: Input, custody: Custody | None, since_us: int | None) -> None:
+        machine.handle(input, clock.now_us())
+        if custody is not None:
+            custody.settle()
+
+    def end() -> None:
+        spent.append(clock.now_us() - sum(spent))
+
+    weighing = Weighing(machine, clock)  # type: ignore[arg-type]
+    turns = Turns(handle, holding, weighing, clock, lambda: None, end, lambda is_behind: None)
+    holding.hold(())
+    for name in ("B2", "B3"):
+        custody = Custody(lambda name=name: settled.append(name), name)  # type: ignore[misc]
+        turns.bring(Received(name, batch(*[MANY] * 20)), custody, None)
+    assert not machine.inputs
+    holding.release()
+    turns.bring(TimerFired(("t",)), None, None)
+    assert turns.is_behind
+    assert not settled
+    await until(lambda: not turns.is_behind)
+    *pieces, timer = machine.inputs
+    assert timer == TimerFired(("t",))
+    numbers = [each.sequence for piece in pieces for each in published(piece)]
+    assert numbers == [*range(20), *range(20)]
+    assert settled == ["B2", "B3"]
+    assert max(spent) <= 2 * TURN_US

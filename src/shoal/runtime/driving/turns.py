@@ -53,13 +53,13 @@ class Turns:
 
     def finish(self) -> None:
         """Handle all that has come."""
-        while self.is_behind and self._inputs:
-            self._take()
-        if self.is_behind:
-            self._has_caught_up()
+        while self.is_behind:
+            if not self._take():
+                self._has_caught_up()
 
-    def _take(self, since_us: int | None = None) -> None:
-        """One turn."""
+    def _take(self, since_us: int | None = None) -> bool:
+        """One turn; whether there is more for the next."""
+        is_more = False
         end_us = self._clock.now_us() + TURN_US
         self._is_handling = True
         try:
@@ -68,25 +68,32 @@ class Turns:
                     self._take_piece(since_us)
                 elif not self._take_held(since_us):
                     break
-                if self._inputs:
+                if self._inputs or self._holding.kept:
                     self._deliver()  # which may be the longer part of it
                     if self._clock.now_us() >= end_us:
+                        is_more = True
                         self._go_on_soon()
                         break
         finally:
             self._is_handling = False
         self._at_end()
+        return is_more
 
     def _take_piece(self, since_us: int | None) -> None:
         """Handle what came first, or as much of it as is enough."""
-        input, custody = self._inputs.popleft()
+        self._handle(*self._cut(*self._inputs.popleft(), self._inputs), since_us)
+
+    def _cut(
+        self, input: Input, custody: Custody | None, rest_to: deque[tuple[Input, Custody | None]]
+    ) -> tuple[Input, Custody | None]:
+        """As much of an input as is enough; the rest is put where it came from, in front."""
         if type(input) is Received or type(input) is Requested:
             input, *rest = self._weighing.cut(input)
             if rest:
                 if custody is not None:
                     custody.extend()
-                self._inputs.appendleft((rest[0], custody))
-        self._handle(input, custody, since_us)
+                rest_to.appendleft((rest[0], custody))
+        return input, custody
 
     def _take_held(self, since_us: int | None) -> bool:
         """Handle what was held back and need not be, then what has come; whether there is more.
@@ -96,13 +103,13 @@ class Turns:
         is_recalled = bool(self._inputs) and type(self._inputs[0][0]) is Returned
         released = None if is_recalled else self._holding.next()
         if released is not None:
-            self._handle(*released, None)
+            self._handle(*self._cut(*released, self._holding.kept), None)
         elif not self._inputs:
             return False
         else:
             input, custody = self._inputs.popleft()
             if not self._holding.keep(input, custody):
-                self._handle(input, custody, since_us)
+                self._handle(*self._cut(input, custody, self._inputs), since_us)
         return True
 
     def _go_on_soon(self) -> None:
@@ -114,8 +121,7 @@ class Turns:
     def _go_on(self) -> None:
         if not self.is_behind:
             return  # all was handled meanwhile
-        self._take()
-        if not self._inputs:
+        if not self._take():
             self._has_caught_up()
 
     def _has_caught_up(self) -> None:
