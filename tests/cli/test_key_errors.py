@@ -19,7 +19,9 @@ from shoal.experiments import scenario
 from shoal.overlays import registry
 from shoal.overlays.registry import SYSTEMS
 from shoal.pipeline.sources import declaration
+from shoal.pipeline.sources.declaration import MappingError
 from shoal.runtime import network_file
+from shoal.typed_toml import TomlError
 
 # No key takes this.
 WRONG = [[[True]]]
@@ -137,7 +139,7 @@ def test_errors_about_keys_name_them_and_their_page(
     kind = KINDS[name]
     for key in keys:
         data = with_value(kind.least, path, tag, key, WRONG)
-        with pytest.raises(ValueError) as caught:
+        with pytest.raises((TomlError, MappingError)) as caught:
             kind.read(data)
         said = str(caught.value)
         assert written(path, key) in said, said
