@@ -16,6 +16,7 @@ from shoal.overlays.dynatops.messages import (
     Counted,
     EndRefused,
     EndWanted,
+    HomeTurn,
     Interest,
     Introduction,
     JoinWanted,
@@ -30,7 +31,6 @@ from shoal.overlays.dynatops.messages import (
     ToHomes,
     TopicCount,
     ToRoot,
-    Turn,
     ViewSaid,
 )
 from shoal.overlays.tco.messages import Along, LinksSaid, Stop
@@ -88,7 +88,7 @@ def ring_messages(
             brokers,
             st.lists(st.builds(BoundFor, some, known), max_size=3).map(tuple),
         ),
-        Turn: st.builds(Turn, ages, brokers, NUMBERS, brokers, clients, numbers),
+        HomeTurn: st.builds(HomeTurn, ages, brokers, NUMBERS, brokers, clients, numbers),
         LinksSaid: st.builds(
             LinksSaid, ages, st.lists(st.tuples(brokers, brokers), max_size=3).map(tuple)
         ),

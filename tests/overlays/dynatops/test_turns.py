@@ -9,7 +9,7 @@ import pytest
 from shoal.broker.messages import Publish
 from shoal.language import parse
 from shoal.model import EVERYTHING, Advertisement, Publication, Subscription
-from shoal.overlays.dynatops.messages import Bound, Interest, ToRoot, Turn
+from shoal.overlays.dynatops.messages import Bound, HomeTurn, Interest, ToRoot
 from shoal.overlays.dynatops.parameters import Parameters
 from shoal.overlays.dynatops.protocol import Dynatops
 from shoal.overlays.dynatops.topics import outbox, ways
@@ -107,7 +107,7 @@ def test_topics_in_turn_take_no_round_trip_for_each(
 def test_one_topic_is_not_told_of_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     ring = Ring(monkeypatch)
     ring.publish([TOPICS[0]] * 100, together=False)
-    assert ring.count(Turn) == ring.count(Bound) == 0
+    assert ring.count(HomeTurn) == ring.count(Bound) == 0
 
 
 def test_homes_hold_no_more_than_a_window(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,7 +131,7 @@ def test_after_many_to_one_topic_nobody_takes_turns_any_more(
     monkeypatch.setattr(outbox, "WINDOW", 16)
     ring = Ring(monkeypatch)
     ring.publish(TOPICS + [TOPICS[0]] * 400)
-    told = sum(len(each.numbers) for each in ring.sent if isinstance(each, Turn))
+    told = sum(len(each.numbers) for each in ring.sent if isinstance(each, HomeTurn))
     assert told < 3 * (len(TOPICS) + 2 * 16)
 
 
@@ -148,4 +148,4 @@ def test_with_a_broker_that_knows_no_turns_publications_wait(
     monkeypatch.setattr(ways, "_for", as_before)
     ring = Ring(monkeypatch)
     ring.publish(TOPICS)
-    assert ring.count(Turn) == ring.count(Bound) == 0
+    assert ring.count(HomeTurn) == ring.count(Bound) == 0

@@ -84,7 +84,7 @@ class Interest(TopicMessage, frozen=True):
     """What a home wants, and wants no more; its changes have numbers that grow.
 
     `is_all`: with this the target knows all it must know of the home in this view.  `asks`: the
-    home wants to hear that it is known (`Known`).  `takes_turns`: it understands `Turn`.
+    home wants to hear that it is known (`Known`).  `takes_turns`: it understands `HomeTurn`.
     """
 
     home: BrokerId
@@ -225,7 +225,7 @@ class Bound(TopicMessage, frozen=True):
     found: tuple[BoundFor, ...]
 
 
-class Turn(TopicMessage, frozen=True):
+class HomeTurn(TopicMessage, frozen=True):
     """From an entry to a home: a publisher's next publications there, in their order."""
 
     entry: BrokerId
@@ -268,7 +268,7 @@ MESSAGES: Vocabulary = (
     SwapAnswered,
     SwapWanted,
     Bound,
-    Turn,
+    HomeTurn,
 )
 
 
@@ -283,7 +283,7 @@ def named(message: OfView) -> Iterator[BrokerId]:
             yield from (message.home, *message.targets)
         case Known():
             yield from (message.home, message.broker)
-        case Arrived() | Turn():
+        case Arrived() | HomeTurn():
             yield from (message.entry, message.home)
         case Bound():
             yield message.entry

@@ -31,12 +31,12 @@ from shoal.overlays.dynatops.messages import (
     Between,
     Bound,
     Counted,
+    HomeTurn,
     OfView,
     Summary,
     ToHomes,
     TopicCount,
     ToRoot,
-    Turn,
 )
 from shoal.overlays.dynatops.parameters import Managed, Order, Parameters
 from shoal.overlays.dynatops.reconfiguration.counting import Counting
@@ -99,12 +99,17 @@ class Dynatops(InViews):
 
     @property
     def survey(self) -> Mapping[str, Any] | None:
-        """Who stands where, and, at the manager, `rates`: publications a second of each topic."""
+        """Who stands where, and `rates`: publications a second of topics, as expected here.
+
+        The manager expects some of all topics; without a manager each broker of those that are
+        wanted there.
+        """
         view, parameters = self.membership.view, self.parameters
         if view is None:
             return None
         rates: Mapping[str, float] = {}
-        if isinstance(self._manager, Manager) and self.membership.is_manager:
+        knows = isinstance(self._manager, Pairs) or self.membership.is_manager
+        if self._manager is not None and knows:
             period_s = parameters.reconfigure_us / 1e6
             rates = {topic: each / period_s for topic, each in self._manager.expected.items()}
         return {
@@ -140,7 +145,7 @@ class Dynatops(InViews):
                 self.routing.to_root(message, out)
             case Bound():
                 self.bound(message, out)
-            case Turn():
+            case HomeTurn():
                 self.routing.turn(message, out)
             case Counted():
                 self._counted(message, out)
@@ -182,7 +187,7 @@ class Dynatops(InViews):
     ) -> None:
         view, life = self.membership.view, self.membership.life
         assert view is not None
-        self.routing.turn(Turn(view.age, self.broker, life, home, publisher, numbers), out)
+        self.routing.turn(HomeTurn(view.age, self.broker, life, home, publisher, numbers), out)
 
     def bound(self, message: Bound, out: list[Effect]) -> None:
         if message.entry == self.broker:

@@ -14,7 +14,7 @@ from shoal.broker.effects import Effect
 from shoal.broker.messages import RoutedPublication
 from shoal.model import BrokerId, ClientId, MessageId
 from shoal.overlays.dynatops.members.membership import Membership
-from shoal.overlays.dynatops.messages import Arrived, Arriving, Turn
+from shoal.overlays.dynatops.messages import Arrived, Arriving, HomeTurn
 from shoal.overlays.dynatops.topics.keys import key_of
 from shoal.overlays.dynatops.topics.turns import Parked
 
@@ -81,7 +81,7 @@ class Arrivals:
         for publisher in {each.message_id.publisher for each in carrier.publications}:
             self._deliver_due((carrier.entry, carrier.life, publisher), out)
 
-    def turn(self, message: Turn, out: list[Effect]) -> None:
+    def turn(self, message: HomeTurn, out: list[Effect]) -> None:
         """These are the publisher's next here."""
         stream = (message.entry, message.life, message.publisher)
         self._parked.setdefault(stream, Parked()).turn(message.numbers)

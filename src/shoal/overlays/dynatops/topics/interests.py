@@ -90,7 +90,7 @@ class Interests:
 
     @property
     def all_take_turns(self) -> bool:
-        """Whether all understand `Turn`: brokers of an earlier version do not."""
+        """Whether all understand `HomeTurn`: brokers of an earlier version do not."""
         return self.is_complete and len(self._takes_turns) == len(self._heard)
 
     def homes(self, attributes: Attributes) -> list[BrokerId]:

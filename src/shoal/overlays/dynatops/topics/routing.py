@@ -22,7 +22,7 @@ from shoal.broker.messages import RoutedPublication
 from shoal.broker.onward import Asked, Hop, Onward, read_told, write_told
 from shoal.model import BrokerId
 from shoal.overlays.dynatops.members.membership import Membership
-from shoal.overlays.dynatops.messages import Bound, BoundFor, ToHomes, ToRoot, Turn
+from shoal.overlays.dynatops.messages import Bound, BoundFor, HomeTurn, ToHomes, ToRoot
 from shoal.overlays.dynatops.parameters import Order, Parameters
 from shoal.overlays.dynatops.topics.arrivals import Arrivals, Home
 from shoal.overlays.dynatops.topics.interests import Interests
@@ -184,7 +184,7 @@ class Routing:
         if found:
             self._home.bound(Bound(view.age, held.entry, found), out)
 
-    def turn(self, message: Turn, out: list[Effect]) -> None:
+    def turn(self, message: HomeTurn, out: list[Effect]) -> None:
         """An entry says whose turn it is at a home; nothing that it says there is overtaken."""
         if message.home == self._broker:
             self._arrivals.turn(message, out)

@@ -7,7 +7,7 @@ of it belongs to one view: what is lost ends the view, and in the next one all i
 
     entry -> root -> home       the publication
              root -> entry      for which homes it is (`Bound`)
-                     entry -> home   whose turn it is there (`Turn`), which nothing overtakes
+                     entry -> home   whose turn it is there (`HomeTurn`), which nothing overtakes
 
 The other design, where homes tell the entry what waits there and hear up to where all has come,
 needs no word from roots, but one more from each home, and lets all wait for the slowest home.
