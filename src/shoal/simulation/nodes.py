@@ -266,10 +266,10 @@ class BrokerNode:
                     message = message.message
                     kind = type(message)
                 meter = self.meter
-                units = 1
                 if kind is PublicationBatch or issubclass(kind, Carrier):
                     units = len(message.publications)
                 else:
+                    units = 1
                     meter.control_out += 1
                 meter.messages_out += units
                 link = self.links.get(effect.neighbour)  # type: ignore[union-attr]
@@ -432,20 +432,21 @@ class PublisherNode:
         self.carry_out(self.machine.woken(now_us), now_us)
 
     def carry_out(self, effects: list[PublisherEffect], now_us: int) -> None:
-        client = self.machine.client
         for effect in effects:
-            match effect:
-                case ToBroker(broker, request):
-                    if type(request) is Publish:
-                        for publication in request.publications:
-                            self._trace.published.append(Published(publication, broker, now_us))
-                    node = self._brokers.get(broker)
-                    if node is not None:
-                        at_us = now_us + self._client_latency_us[broker, client]
-                        self._queue.push(at_us, node.receive, Requested(client, request))
-                    if node is None or not node.running:
-                        self._queue.push(now_us + DETECTION_US, self.lost, broker)
-                case WakeUp(at_us):
-                    self._queue.push(at_us, self._woken, None)
-                case Record(record):
-                    self._trace.records.append(record)
+            if type(effect) is ToBroker:
+                self._ask(effect.broker, effect.request, now_us)
+            elif type(effect) is WakeUp:
+                self._queue.push(effect.at_us, self._woken, None)
+            elif type(effect) is Record:
+                self._trace.records.append(effect.record)
+
+    def _ask(self, broker: BrokerId, request: Message, now_us: int) -> None:
+        if type(request) is Publish:
+            for publication in request.publications:
+                self._trace.published.append(Published(publication, broker, now_us))
+        node = self._brokers.get(broker)
+        if node is not None:
+            at_us = now_us + self._client_latency_us[broker, self.machine.client]
+            self._queue.push(at_us, node.receive, Requested(self.machine.client, request))
+        if node is None or not node.running:
+            self._queue.push(now_us + DETECTION_US, self.lost, broker)

@@ -22,6 +22,7 @@ from shoal.broker.machine import Broker
 from shoal.broker.messages import Advertise, Message, Unadvertise
 from shoal.broker.strategy import StrategyFactory
 from shoal.clients.publisher import Publisher
+from shoal.matching import Classes
 from shoal.model import Advertisement, BrokerId, ClientId, Subscription
 from shoal.overlays.trace_rows import LoadRow
 from shoal.simulation.event_queue import EventQueue
@@ -76,6 +77,7 @@ class World:
         self.queue = EventQueue()
         self.trace = Trace()
         self._system = system
+        self._classes = Classes()
         self._underlay = underlay
         self._costs = costs or ServiceCosts()
         self._link_faults = link_faults or LinkFaults()
@@ -132,7 +134,9 @@ class World:
         neighbours: tuple[BrokerId, ...],
         expected: tuple[BrokerId, ...] = (),
     ) -> Machine:
-        machine = Broker(broker, neighbours, self._system, self._seed, expected)
+        machine = Broker(
+            broker, neighbours, self._system, self._seed, expected, self._classes.outcomes
+        )
         return ReliableBroker(machine) if self._link_faults else machine
 
     def _make_link(self, source: BrokerId, target: BrokerId) -> Link:
