@@ -31,7 +31,8 @@ from shoal.simulation.links.overlay_link import Link
 from shoal.simulation.links.reliable import ReliableBroker
 from shoal.simulation.links.underlay import Underlay
 from shoal.simulation.links.wiring import Ends, Wiring
-from shoal.simulation.nodes import DETECTION_US, BrokerNode, Machine, PublisherNode
+from shoal.simulation.nodes import DETECTION_US, BrokerNode, Machine
+from shoal.simulation.publishers import PublisherNode
 from shoal.simulation.refuge import Refuge
 from shoal.simulation.service import Meter, ServiceCosts
 from shoal.simulation.subscribers import Subscribers
