@@ -123,6 +123,7 @@ def test_it_goes_away_and_comes_back(subscriber: Subscriber) -> None:
     assert list(subscriber) == []
     assert deliver(subscriber, "B1", "s", 1, at_us=2) == []
     assert subscriber.move("B2", now_us=2) == []
-    assert said(subscriber.come("B4")) == ["B4+s"]
+    assert subscriber.come("B4", left="B2") == []
+    assert said(subscriber.come("B4", left="B1")) == ["B4+s"]
     assert said(subscriber.unsubscribe("s")) == ["B4-s"]
     assert subscriber.unsubscribe("s") == []

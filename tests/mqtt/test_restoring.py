@@ -555,6 +555,8 @@ def where(*texts: str) -> Properties:
 # Their text is longer, or nests deeper, than what `parse` takes, or once did not come back.
 LARGE = [
     ("n IN (" + ",".join(["1"] * 30_000) + ")",),
+    # Values of their own, to the limit; written out with spaces it is above it.
+    ("n IN (" + ",".join(map(str, range(10_000, 20_000))) + ")",),
     tuple(" AND ".join(f"{a}{number} = 1" for number in range(600)) for a in "ab"),
     ("NOT (n = 1 AND " * 50 + "n NOT BETWEEN 7 AND 8" + ")" * 50,),
     (r"n <> '\00012'",),

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 from shoal.broker.messages import Goodbye
 from shoal.model import BrokerId, ClientId, Subscription
 from shoal.simulation.event_queue import EventQueue
-from shoal.simulation.nodes import PublisherNode
+from shoal.simulation.publishers import PublisherNode
 from shoal.simulation.subscribers import Ask, Subscribers
 
 # Above any way through the network, with messages that are sent again.
@@ -86,7 +86,7 @@ class Refuge:
 
     def _come(self, now_us: int, argument: tuple[BrokerId, ClientId]) -> None:
         broker, client = argument
-        self._subscribers.come(now_us, client, self.of(broker))
+        self._subscribers.come(now_us, client, self.of(broker), broker)
 
     def _say_goodbye(self, now_us: int, argument: tuple[BrokerId, BrokerId, PublisherNode]) -> None:
         source, target, node = argument

@@ -1,0 +1,1 @@
+"""The evaluation of BlueDove: which rates and how many subscriptions a cluster sustains."""

@@ -1,0 +1,1 @@
+"""The evaluation of Cost and Interest: what links cost that brokers choose."""

@@ -1,0 +1,1 @@
+"""What the evaluations of papers share: options, runs that are continued, claims, pages."""

@@ -1,0 +1,1 @@
+"""The index's inside for batches: immutable parts, compiled of rows of filters."""

@@ -1,0 +1,1 @@
+"""The index's inside for one publication at a time, in plain Python."""

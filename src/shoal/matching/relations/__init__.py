@@ -1,0 +1,1 @@
+"""Filters against filters: covering, overlap, unions, and the sets these are decided by."""

@@ -1,0 +1,1 @@
+"""MQTT topics and topic filters: which filter matches which topic."""

@@ -1,0 +1,1 @@
+"""One client's connection, from its first byte to its last."""

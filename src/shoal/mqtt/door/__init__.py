@@ -1,0 +1,1 @@
+"""A broker's MQTT clients as clients of its machine."""

@@ -1,0 +1,1 @@
+"""What a broker keeps about its clients: sessions, subscriptions, retained messages."""

@@ -1,0 +1,1 @@
+"""Cost and Interest: a tree whose brokers exchange its links for better ones."""

@@ -1,0 +1,1 @@
+"""TID: trees with identifiers on any connected graph; the baseline of OctopiA."""

@@ -1,0 +1,1 @@
+"""Tables of publications against tables of subscriptions, by Spark."""

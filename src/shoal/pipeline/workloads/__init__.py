@@ -1,0 +1,1 @@
+"""From publications to who publishes what where, who wants it, and when."""

@@ -1,0 +1,1 @@
+"""Numbers, markup, charts and maps, which know nothing of brokers' runs."""

@@ -1,0 +1,1 @@
+"""The clients of a live broker: MQTT over sockets, and those in its own process."""

@@ -1,0 +1,1 @@
+"""Judges that stand outside the brokers, and what faults excuse."""

@@ -1,0 +1,1 @@
+"""Links of a simulated network, and the latencies below them."""

@@ -1,0 +1,1 @@
+"""What commands about live networks share: how brokers and clients' listeners are asked."""

@@ -1,0 +1,1 @@
+"""Messages on their way into sessions and to clients, counted and bounded."""

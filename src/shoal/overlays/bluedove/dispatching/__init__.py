@@ -1,0 +1,1 @@
+"""A dispatcher: it takes clients, asks matchers, and hands on what they find."""

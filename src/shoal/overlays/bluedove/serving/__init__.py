@@ -1,0 +1,1 @@
+"""A matcher: it serves segments, and hands them over."""

@@ -1,0 +1,1 @@
+"""In whose order a publisher's publications enter a cluster, whichever way they took."""

@@ -1,0 +1,1 @@
+"""Who stands where in the product, and how brokers hear of it."""

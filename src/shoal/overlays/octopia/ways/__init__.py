@@ -1,0 +1,1 @@
+"""Which copies of a publication go which way, and what waits for one."""

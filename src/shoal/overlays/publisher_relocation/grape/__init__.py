@@ -1,0 +1,1 @@
+"""GRAPE: a session's traces tell for every broker what a publisher would cost there."""

@@ -1,0 +1,1 @@
+"""POP: publishers move step by step towards where most of their publications go."""

@@ -1,0 +1,1 @@
+"""Subscribers that move, by what GRAPE traces."""

@@ -1,0 +1,1 @@
+"""Which link is to be exchanged for which: interest, costs, neighbourhood, consensus."""

@@ -1,0 +1,1 @@
+"""A tree whose links change: what belongs to it, how it heals, what is remembered."""

@@ -1,0 +1,1 @@
+"""Publishers that move over links that may be exchanged."""

@@ -1,0 +1,1 @@
+"""How a broker leaves a tree, and who speaks for those that are not there."""

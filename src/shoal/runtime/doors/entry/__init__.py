@@ -1,0 +1,1 @@
+"""Who is let in: passwords, rules, and a line in the log for who is not."""

@@ -1,0 +1,1 @@
+"""Clients' network connections: TCP, TLS and WebSocket."""

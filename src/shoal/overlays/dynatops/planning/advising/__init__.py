@@ -1,0 +1,1 @@
+"""What an operator is advised: swaps and moves, by what each saves and costs."""
