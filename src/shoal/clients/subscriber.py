@@ -19,7 +19,7 @@ its session, which moves instead.
 | the new one is lost | | | stays → here |
 | a broker came back | | subscribes again | subscribes again |
 | go | | tells its broker → away | tells both → away |
-| come | subscribes there → here | | |
+| come | subscribes there, if it left that one → here | | |
 
 Each subscription is such a machine by itself; a client may have them at several brokers.  All of
 them together answer requests for ping times.
@@ -60,12 +60,13 @@ Key = tuple[ClientId, int]
 class _Place:
     """Where a subscription is: at `broker`, under the name `at.id`; None while it is away.
 
-    `there` is what it is called at the broker it goes to.
+    `there` is what it is called at the broker it goes to; `left` is the broker it went away from.
     """
 
     def __init__(self, subscription: Subscription) -> None:
         self.subscription = subscription
         self.broker: BrokerId | None = None
+        self.left: BrokerId | None = None
         self.at = subscription
         self.target: BrokerId | None = None
         self.there = subscription
@@ -138,11 +139,11 @@ class Subscriber:
                 effects += self._stay(place)
         return effects
 
-    def come(self, broker: BrokerId) -> list[SubscriberEffect]:
-        """Come to a broker with all that is away."""
+    def come(self, broker: BrokerId, left: BrokerId) -> list[SubscriberEffect]:
+        """Come to a broker with all that went away from that one."""
         effects: list[SubscriberEffect] = []
         for place in self._places.values():
-            if place.broker is None:
+            if place.broker is None and place.left == left:
                 place.broker = broker
                 effects.append(ToBroker(broker, Subscribe(place.at)))
         return effects
@@ -262,7 +263,7 @@ class Subscriber:
             effects.append(ToBroker(place.broker, Unsubscribe(place.at.id)))
         if place.target is not None:
             effects.append(ToBroker(place.target, Unsubscribe(place.there.id)))
-        place.broker = None
+        place.broker, place.left = None, place.broker
         place.had.clear()
         place.stay()
         return effects

@@ -86,7 +86,7 @@ class Refuge:
 
     def _come(self, now_us: int, argument: tuple[BrokerId, ClientId]) -> None:
         broker, client = argument
-        self._subscribers.come(now_us, client, self.of(broker))
+        self._subscribers.come(now_us, client, self.of(broker), broker)
 
     def _say_goodbye(self, now_us: int, argument: tuple[BrokerId, BrokerId, PublisherNode]) -> None:
         source, target, node = argument

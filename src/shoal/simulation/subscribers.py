@@ -58,9 +58,9 @@ class Subscribers:
         """It leaves a broker."""
         self._carry_out(client, self._subscribers[client].go(broker), now_us)
 
-    def come(self, now_us: int, client: ClientId, broker: BrokerId) -> None:
-        """It comes to a broker with what it has nowhere."""
-        self._carry_out(client, self._subscribers[client].come(broker), now_us)
+    def come(self, now_us: int, client: ClientId, broker: BrokerId, left: BrokerId) -> None:
+        """It comes to a broker with what went away from that one."""
+        self._carry_out(client, self._subscribers[client].come(broker, left), now_us)
 
     # --- what brokers do ----------------------------------------------------------------------
 
