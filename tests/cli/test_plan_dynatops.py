@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from shoal.runtime.network_file import dump_network
@@ -71,6 +72,18 @@ def test_what_gateways_of_clusters_would_come_to(
     assert alone["gateways"]["messages"] <= alone["before"]["messages"]
     assert plan("dynatops", "--users", users, "--gateways", 2, "--dry-run") == 0
     assert "if only gateways of 3 clusters stood on the ring" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("system", ["bayeux", "geops"])
+def test_other_structures_are_planned_as_their_own(
+    system: str, users: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ring = found(capsys, "--users", users)
+    assert plan(system, "--users", users, "--gateways", 2, "--json") == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["before"] != ring["before"]
+    assert answer["after"]["messages"] <= answer["before"]["messages"]
+    assert answer["gain"] >= answer["price"]
 
 
 def test_the_same_in_words(users: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -204,5 +217,10 @@ def test_of_a_network_that_runs_its_brokers_are_asked_not_files(
     assert "--users: with --network its brokers are asked; leave it out" in problem
     problem = problem_of(capsys, "dynatops", "--network", network)
     assert "its system is tree, not dynatops" in problem
+    ring = msgspec.structs.replace(network_of(3), system="bayeux", links=())
+    network = file(tmp_path, "ring.toml", dump_network(ring))
+    problem = problem_of(capsys, "dynatops", "--network", network)
+    assert "its system is bayeux, not dynatops; try shoal plan bayeux" in problem
+    assert "no planner, as its links follow from who wants what" in problem_of(capsys, "tco")
     problem = problem_of(capsys, "octopia", "--network", network)
     assert "--network is not for octopia" in problem

@@ -123,14 +123,7 @@ def test_it_goes_away_and_comes_back(subscriber: Subscriber) -> None:
     assert list(subscriber) == []
     assert deliver(subscriber, "B1", "s", 1, at_us=2) == []
     assert subscriber.move("B2", now_us=2) == []
-    assert said(subscriber.come("B4", "B1")) == ["B4+s"]
+    assert subscriber.come("B4", left="B2") == []
+    assert said(subscriber.come("B4", left="B1")) == ["B4+s"]
     assert said(subscriber.unsubscribe("s")) == ["B4-s"]
     assert subscriber.unsubscribe("s") == []
-
-
-def test_what_went_away_from_two_brokers_comes_to_two(subscriber: Subscriber) -> None:
-    subscriber.subscribe("B2", subscription("t", "x > 0", "c"))
-    assert said(subscriber.go("B1") + subscriber.go("B2")) == ["B1-s", "B2-t"]
-    assert said(subscriber.come("B3", "B1")) == ["B3+s"]
-    assert said(subscriber.come("B4", "B2")) == ["B4+t"]
-    assert sorted((row.id, broker) for row, broker in subscriber) == [("s", "B3"), ("t", "B4")]

@@ -34,6 +34,7 @@ from shoal.broker.messages import Message, Ping, Pong, Rejected
 from shoal.broker.onward import Asked, Onward
 from shoal.broker.records import RefusalRecord
 from shoal.broker.strategy import BrokerContext, ProtocolError, Strategy, StrategyFactory
+from shoal.matching import Outcomes, OutcomesFactory
 from shoal.model import BrokerId, ClientId
 
 
@@ -41,7 +42,8 @@ class Broker:
     """One broker.
 
     `neighbours` are the brokers it has links to when it starts, `expected` those to which links
-    will come up; `seed` starts the randomness that its system may use.
+    will come up; `seed` starts the randomness that its system may use, and `outcomes` makes what it
+    may route by.
     """
 
     def __init__(
@@ -51,10 +53,11 @@ class Broker:
         system: StrategyFactory,
         seed: int = 0,
         expected: tuple[BrokerId, ...] = (),
+        outcomes: OutcomesFactory = Outcomes,
     ) -> None:
         self.id = broker_id
         random = Random(f"{seed}/{broker_id}")
-        self._strategy = system(BrokerContext(broker_id, neighbours, random, expected))
+        self._strategy = system(BrokerContext(broker_id, neighbours, random, expected, outcomes))
         self._receive = self._strategy.receive
         self._now_us = 0
 

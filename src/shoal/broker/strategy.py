@@ -28,6 +28,7 @@ from shoal.broker.effects import (
 )
 from shoal.broker.messages import Carrier, Message
 from shoal.broker.onward import Asked, Onward
+from shoal.matching import Outcomes, OutcomesFactory
 from shoal.model import Attributes, BrokerId, ClientId
 
 
@@ -35,12 +36,14 @@ class BrokerContext(msgspec.Struct, frozen=True):
     """What a system is built from: who this broker is, whom it is linked to, its randomness.
 
     `expected` are the neighbours that it has no link to yet, and will have if they live.
+    `outcomes` makes what it may route by: `Outcomes`, or those of brokers that share `Classes`.
     """
 
     broker: BrokerId
     neighbours: tuple[BrokerId, ...]
     random: Random
     expected: tuple[BrokerId, ...] = ()
+    outcomes: OutcomesFactory = Outcomes
 
 
 class Strategy(Protocol):

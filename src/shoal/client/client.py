@@ -20,6 +20,7 @@ from random import Random
 from types import TracebackType
 from typing import Any
 
+from shoal.client.answers import Answers, fail
 from shoal.client.attributes import plain_text
 from shoal.client.connection import ClientSocket
 from shoal.client.dialling import CONNECT_TIMEOUT_S, Dialler, MismatchError
@@ -44,7 +45,6 @@ from shoal.mqtt.codec.packet_readers import check_topic_filter
 from shoal.mqtt.codec.packet_types import MQTT_3_1_1
 from shoal.mqtt.codec.packets import Publish, SubscriptionRequest
 from shoal.mqtt.codec.properties import Properties
-from shoal.mqtt.codec.reason_codes import ReasonCode
 
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 5.0
@@ -55,7 +55,6 @@ SETTLED_S = 10.0
 # Messages that wait to be read, over all subscriptions; then nothing more is read.
 MAX_UNREAD = 1_000
 
-_FAILED = 0x80
 _log = logging.getLogger(__name__)
 
 
@@ -113,7 +112,7 @@ class Client:
             size = keep.maximum_packet_size
             self._session = ClientSession(connect, is_held=True, maximum_packet_size=size)
         self._keep_alive_s = keep_alive_s
-        self._requests: dict[int, asyncio.Future[None]] = {}
+        self._answers = Answers()
         self._subscriptions: dict[int, Subscription] = {}
         self._unread = 0
         self._socket: ClientSocket | None = None
@@ -168,14 +167,9 @@ class Client:
 
     def _fail(self, error: ClientError) -> None:
         """Nothing will be answered any more."""
-        for future in self._requests.values():
-            if not future.done():
-                future.set_exception(error)
-                future.exception()  # who waits sees it; nobody has to
-        self._requests.clear()
-        if self._ended is not None and not self._ended.done():
-            self._ended.set_exception(error)
-            self._ended.exception()
+        self._answers.fail(error)
+        if self._ended is not None:
+            fail(self._ended, error)
         for subscription in self._subscriptions.values():
             subscription.changed.set()
 
@@ -286,7 +280,7 @@ class Client:
         await self._writable()
         number = self._session.publish(packet)
         self.flush()
-        return None if number is None else self._answer(number)
+        return None if number is None else self._answers.to(number)
 
     @property
     def is_connected(self) -> bool:
@@ -326,7 +320,7 @@ class Client:
                 raise ValueError("MQTT 3.1.1 has no filters on content; use 5")
         request = SubscriptionRequest(topic_filter, qos, no_local, retain_as_published)
         number = self._session.subscribe(request, where, identifier)
-        subscription = Subscription(self, number, self._answer(number))
+        subscription = Subscription(self, number, self._answers.to(number))
         self._subscriptions[number] = subscription
         self.flush()
         return subscription
@@ -341,7 +335,7 @@ class Client:
             number = self._session.unsubscribe(subscription.number)
             self.flush()
             if number is not None and self._session.state is State.UP:
-                await self._answer(number)
+                await self._answers.to(number)
 
     async def next_message(self, subscription: Subscription) -> Message:
         """The next message of a subscription."""
@@ -358,12 +352,6 @@ class Client:
         if self._unread < MAX_UNREAD // 2 and self._socket is not None:
             self._socket.hold_reading(False)
         return message
-
-    def _answer(self, number: int) -> asyncio.Future[None]:
-        future = self._requests.get(number)
-        if future is None:
-            future = self._requests[number] = asyncio.get_running_loop().create_future()
-        return future
 
     async def _writable(self) -> None:
         if self._ended is not None and self._ended.done():
@@ -409,7 +397,7 @@ class Client:
             case Arrived(packet, numbers):
                 self._deliver(packet, numbers, socket)
             case Done(number, code, reason):
-                self._done(number, code, reason)
+                self._answers.came(number, code, reason)
             case Elsewhere(server):
                 socket.elsewhere = _named(server, self._first)
                 socket.close()
@@ -437,17 +425,6 @@ class Client:
             self.acknowledge(message)  # a subscription of a client before this one
         if self._unread > MAX_UNREAD:
             socket.hold_reading(True)
-
-    def _done(self, number: int, code: ReasonCode, reason: str) -> None:
-        future = self._requests.pop(number, None)
-        if future is None or future.done():
-            return
-        if code >= _FAILED:
-            words = code.name.lower().replace("_", " ")
-            future.set_exception(ClientError(f"{words}: {reason}" if reason else words))
-            future.exception()
-        else:
-            future.set_result(None)
 
 
 def _named(server: str, came_to: Endpoint) -> str:

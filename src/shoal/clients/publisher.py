@@ -92,6 +92,9 @@ class State(enum.Enum):
     LAST_RESORT = "last resort"
     GONE = "gone"
 
+    # Members are singletons; the default hashes the name again at every look-up.
+    __hash__ = object.__hash__
+
 
 class Word(enum.Enum):
     """What a publisher hears."""
@@ -108,6 +111,8 @@ class Word(enum.Enum):
     AGAIN = "what was never handled"
     COME_HOME = "its brokers are gone"
     LEAVE = "leave"
+
+    __hash__ = object.__hash__
 
 
 class Publisher:

@@ -19,7 +19,7 @@ its session, which moves instead.
 | the new one is lost | | | stays → here |
 | a broker came back | | subscribes again | subscribes again |
 | go | | tells its broker → away | tells both → away |
-| come | subscribes there, if it left that one → here | | |
+| come | subscribes there → here | | |
 
 Each subscription is such a machine by itself; a client may have them at several brokers.  All of
 them together answer requests for ping times.
@@ -60,7 +60,7 @@ Key = tuple[ClientId, int]
 class _Place:
     """Where a subscription is: at `broker`, under the name `at.id`; None while it is away.
 
-    `there` is what it is called at the broker it goes to; `left` is the broker it went away from.
+    Then `left` is where it was.  `there` is what it is called at the broker it goes to.
     """
 
     def __init__(self, subscription: Subscription) -> None:
@@ -140,7 +140,7 @@ class Subscriber:
         return effects
 
     def come(self, broker: BrokerId, left: BrokerId) -> list[SubscriberEffect]:
-        """Come to a broker with all that went away from that one."""
+        """Come to a broker with all that is away from the one that it has left."""
         effects: list[SubscriberEffect] = []
         for place in self._places.values():
             if place.broker is None and place.left == left:

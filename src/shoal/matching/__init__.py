@@ -21,10 +21,11 @@ Decisions
   `match_destinations` ends when every destination is known, `matches_any` when one match is.
 """
 
+from shoal.matching.classes import Classes
 from shoal.matching.explain import Explanation, Verdict, explain
 from shoal.matching.index import MatchIndex
 from shoal.matching.limits import MAX_SEARCHES, MAX_TESTS, check_cost
-from shoal.matching.outcomes import Outcomes
+from shoal.matching.outcomes import Outcomes, OutcomesFactory
 from shoal.matching.relations.covering import CoveringSet, covering_set
 from shoal.matching.relations.decisions import covers, overlaps, prepare
 from shoal.matching.relations.merging import Merging
@@ -37,11 +38,13 @@ from shoal.matching.topics.store import TopicStore
 __all__ = [
     "MAX_SEARCHES",
     "MAX_TESTS",
+    "Classes",
     "CoveringSet",
     "Explanation",
     "MatchIndex",
     "Merging",
     "Outcomes",
+    "OutcomesFactory",
     "TopicError",
     "TopicIndex",
     "TopicStore",

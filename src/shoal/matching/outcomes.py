@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from shoal.matching.filed.buckets import FEW, present
 from shoal.matching.index import MatchIndex
@@ -93,7 +93,7 @@ class Outcomes(Generic[Outcome]):
                 if bucket.types is not None and not bucket.suits(values):
                     continue
                 if bucket.tests:
-                    return self._of_ids(self._index.match(attributes))
+                    return self._searched(attributes)
             own = bucket.ways or self._begin(bucket)
             place = own if place is start else place.steps.get(own) or self._lead(place, own)
             step: Hashable
@@ -101,7 +101,7 @@ class Outcomes(Generic[Outcome]):
                 for bitmaps in ranged:
                     steps = bitmaps.steps(get)
                     if steps is None:
-                        return self._of_ids(self._index.match(attributes))
+                        return self._searched(attributes)
                     # Of many not all are looked at: which they are, differs.
                     for found in steps:
                         step = found if len(bucket.ranged) <= FEW else (name, found)
@@ -120,7 +120,7 @@ class Outcomes(Generic[Outcome]):
                     step = (name, step)
                 place = place.steps.get(step) or self._lead(place, step)
         if place.outcome is None:
-            place.outcome = self._made(self._index.match(attributes))
+            place.outcome = self._found(attributes)
         return place.outcome
 
     def of_each(self, publications: Sequence[Attributes]) -> list[Outcome]:
@@ -147,6 +147,14 @@ class Outcomes(Generic[Outcome]):
         place.steps[step] = further
         return further
 
+    def _found(self, attributes: Attributes) -> Outcome:
+        """What comes of a publication whose way was not taken yet."""
+        return self._made(self._index.match(attributes))
+
+    def _searched(self, attributes: Attributes) -> Outcome:
+        """What comes of one that filters are tested for, which no way says."""
+        return self._of_ids(self._index.match(attributes))
+
     def _of_ids(self, ids: list[Any]) -> Outcome:
         key = tuple(ids)
         outcome = self._by_ids.get(key)
@@ -168,3 +176,9 @@ class Outcomes(Generic[Outcome]):
             for bucket in self._begun:
                 bucket.ways = None
             self._begun.clear()
+
+
+class OutcomesFactory(Protocol):
+    """Makes `Outcomes` of what makes one."""
+
+    def __call__(self, make: Callable[[list[Any]], Outcome], /) -> Outcomes[Outcome]: ...

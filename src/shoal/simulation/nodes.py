@@ -1,4 +1,4 @@
-"""The inhabitants of a simulated world: brokers with queues, links, publishers.
+"""The brokers of a simulated world, with their queues and links.
 
 These are drivers: they bring inputs to the pure machines, in order and at the right virtual
 time, and carry their effects out.  The paths of a publication (`BrokerNode.receive`,
@@ -28,7 +28,6 @@ from shoal.broker.effects import (
     Record,
     Release,
     Remember,
-    Requested,
     ResetLink,
     Send,
     SetTimer,
@@ -40,23 +39,20 @@ from shoal.broker.effects import (
 )
 from shoal.broker.holding import Holding
 from shoal.broker.messages import (
-    Advertise,
     Carrier,
     Message,
     PublicationBatch,
     Publish,
     Rejected,
-    Unadvertise,
 )
 from shoal.broker.strategy import Strategy
-from shoal.clients.publisher import Publisher, PublisherEffect, ToBroker, WakeUp
 from shoal.model import BrokerId, ClientId
 from shoal.simulation.event_queue import EventQueue
 from shoal.simulation.links.overlay_link import Link
 from shoal.simulation.links.reliable import Frame, ReliableBroker
 from shoal.simulation.service import Meter, Monitor, ServiceCosts
 from shoal.simulation.subscribers import Subscribers
-from shoal.simulation.trace import Delivery, Published, Refused, Trace
+from shoal.simulation.trace import Delivery, Refused, Trace
 
 # How long until a neighbour, or a client, notices that a broker is gone or back.
 DETECTION_US = 1_000_000
@@ -93,6 +89,13 @@ class Network(Protocol):
         """A client is to go there."""
 
 
+class Hearer(Protocol):
+    """A client to whom brokers say something."""
+
+    def notified(self, now_us: int, argument: tuple[BrokerId, Message]) -> None:
+        """This broker says this."""
+
+
 class BrokerNode:
     """A broker machine with its input queue, its links and its clients' output queue."""
 
@@ -104,7 +107,7 @@ class BrokerNode:
         trace: Trace,
         meter: Meter,
         client_latency_us: Mapping[tuple[BrokerId, ClientId], int],
-        publishers: Mapping[ClientId, PublisherNode],
+        publishers: Mapping[ClientId, Hearer],
         subscribers: Subscribers,
         network: Network,
     ) -> None:
@@ -266,10 +269,10 @@ class BrokerNode:
                     message = message.message
                     kind = type(message)
                 meter = self.meter
-                units = 1
                 if kind is PublicationBatch or issubclass(kind, Carrier):
                     units = len(message.publications)
                 else:
+                    units = 1
                     meter.control_out += 1
                 meter.messages_out += units
                 link = self.links.get(effect.neighbour)  # type: ignore[union-attr]
@@ -366,86 +369,3 @@ class BrokerNode:
             self._queue.push(at_us, publisher.notified, (self.id, message))
         elif client in self._subscribers:
             self._queue.push(at_us, self._subscribers.notified, (client, self.id, message))
-
-
-class PublisherNode:
-    """A publisher's client: carries its requests to brokers and their answers back."""
-
-    def __init__(
-        self,
-        machine: Publisher,
-        queue: EventQueue,
-        trace: Trace,
-        brokers: Mapping[BrokerId, BrokerNode],
-        client_latency_us: Mapping[tuple[BrokerId, ClientId], int],
-    ) -> None:
-        self.machine = machine
-        self._queue = queue
-        self._trace = trace
-        self._brokers = brokers
-        self._client_latency_us = client_latency_us
-        self._kept: list[Message] | None = None
-
-    def request(self, now_us: int, request: Message) -> None:
-        """The application asks."""
-        if self._kept is not None and not self._may_go_first(request):
-            self._kept.append(request)
-        else:
-            self.carry_out(self.machine.request(request, now_us), now_us)
-
-    def _may_go_first(self, request: Message) -> bool:
-        """An advertisement must have spread before what it promises goes on."""
-        kept = self._kept or ()
-        return type(request) is Advertise and not any(type(each) is Unadvertise for each in kept)
-
-    @property
-    def is_paused(self) -> bool:
-        return self._kept is not None
-
-    def pause(self) -> None:
-        """Keep what the application asks."""
-        self._kept = []
-
-    def resume(self, now_us: int) -> None:
-        """Ask what was kept, and go on."""
-        kept, self._kept = self._kept or [], None
-        for request in kept:
-            self.request(now_us, request)
-
-    def notified(self, now_us: int, argument: tuple[BrokerId, Message]) -> None:
-        broker, message = argument
-        self.carry_out(self.machine.notified(broker, message, now_us), now_us)
-
-    def lost(self, now_us: int, broker: BrokerId) -> None:
-        """The client notices that a broker does not answer."""
-        self.carry_out(self.machine.lost(broker, now_us), now_us)
-
-    def reconnected(self, now_us: int, broker: BrokerId) -> None:
-        """The client notices that a broker is back."""
-        self.carry_out(self.machine.reconnected(broker, now_us), now_us)
-
-    def leave(self, now_us: int) -> None:
-        """The client goes away; its connections' ends reach the brokers like its words."""
-        self.carry_out(self.machine.leave(), now_us)
-
-    def _woken(self, now_us: int, _: None) -> None:
-        self.carry_out(self.machine.woken(now_us), now_us)
-
-    def carry_out(self, effects: list[PublisherEffect], now_us: int) -> None:
-        client = self.machine.client
-        for effect in effects:
-            match effect:
-                case ToBroker(broker, request):
-                    if type(request) is Publish:
-                        for publication in request.publications:
-                            self._trace.published.append(Published(publication, broker, now_us))
-                    node = self._brokers.get(broker)
-                    if node is not None:
-                        at_us = now_us + self._client_latency_us[broker, client]
-                        self._queue.push(at_us, node.receive, Requested(client, request))
-                    if node is None or not node.running:
-                        self._queue.push(now_us + DETECTION_US, self.lost, broker)
-                case WakeUp(at_us):
-                    self._queue.push(at_us, self._woken, None)
-                case Record(record):
-                    self._trace.records.append(record)

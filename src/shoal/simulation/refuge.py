@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 from shoal.broker.messages import Goodbye
 from shoal.model import BrokerId, ClientId, Subscription
 from shoal.simulation.event_queue import EventQueue
-from shoal.simulation.nodes import PublisherNode
+from shoal.simulation.publishers import PublisherNode
 from shoal.simulation.subscribers import Ask, Subscribers
 
 # Above any way through the network, with messages that are sent again.

@@ -59,7 +59,7 @@ class Subscribers:
         self._carry_out(client, self._subscribers[client].go(broker), now_us)
 
     def come(self, now_us: int, client: ClientId, broker: BrokerId, left: BrokerId) -> None:
-        """It comes to a broker with what went away from that one."""
+        """It comes to a broker with what it had at one that it has left."""
         self._carry_out(client, self._subscribers[client].come(broker, left), now_us)
 
     # --- what brokers do ----------------------------------------------------------------------

@@ -22,6 +22,7 @@ from shoal.broker.machine import Broker
 from shoal.broker.messages import Advertise, Message, Unadvertise
 from shoal.broker.strategy import StrategyFactory
 from shoal.clients.publisher import Publisher
+from shoal.matching import Classes
 from shoal.model import Advertisement, BrokerId, ClientId, Subscription
 from shoal.overlays.trace_rows import LoadRow
 from shoal.simulation.event_queue import EventQueue
@@ -30,7 +31,8 @@ from shoal.simulation.links.overlay_link import Link
 from shoal.simulation.links.reliable import ReliableBroker
 from shoal.simulation.links.underlay import Underlay
 from shoal.simulation.links.wiring import Ends, Wiring
-from shoal.simulation.nodes import DETECTION_US, BrokerNode, Machine, PublisherNode
+from shoal.simulation.nodes import DETECTION_US, BrokerNode, Machine
+from shoal.simulation.publishers import PublisherNode
 from shoal.simulation.refuge import Refuge
 from shoal.simulation.service import Meter, ServiceCosts
 from shoal.simulation.subscribers import Subscribers
@@ -76,6 +78,7 @@ class World:
         self.queue = EventQueue()
         self.trace = Trace()
         self._system = system
+        self._classes = Classes()
         self._underlay = underlay
         self._costs = costs or ServiceCosts()
         self._link_faults = link_faults or LinkFaults()
@@ -132,7 +135,9 @@ class World:
         neighbours: tuple[BrokerId, ...],
         expected: tuple[BrokerId, ...] = (),
     ) -> Machine:
-        machine = Broker(broker, neighbours, self._system, self._seed, expected)
+        machine = Broker(
+            broker, neighbours, self._system, self._seed, expected, self._classes.outcomes
+        )
         return ReliableBroker(machine) if self._link_faults else machine
 
     def _make_link(self, source: BrokerId, target: BrokerId) -> Link:

@@ -10,10 +10,13 @@ from shoal.broker.messages import Message
 from shoal.overlays.dynatops.members.view import View
 from shoal.overlays.dynatops.messages import (
     Arrived,
+    Bound,
+    BoundFor,
     Costly,
     Counted,
     EndRefused,
     EndWanted,
+    HomeTurn,
     Interest,
     Introduction,
     JoinWanted,
@@ -56,6 +59,7 @@ def ring_messages(
         st.builds(TopicCount, st.sampled_from(["t", ""]), NUMBERS, some), max_size=3
     ).map(tuple)
     yes = st.booleans()
+    known = st.lists(st.tuples(clients, NUMBERS), max_size=3).map(tuple)
     topics = st.lists(st.sampled_from(["t", ""]), max_size=3).map(tuple)
     figures = st.floats()
     return {
@@ -66,7 +70,7 @@ def ring_messages(
         EndWanted: st.builds(EndWanted),
         EndRefused: st.builds(EndRefused),
         LinkLost: st.builds(LinkLost, ages, brokers, yes),
-        Interest: st.builds(Interest, ages, brokers, some, NUMBERS, rows, numbers, yes, yes),
+        Interest: st.builds(Interest, ages, brokers, some, NUMBERS, rows, numbers, yes, yes, yes),
         Known: st.builds(Known, ages, brokers, brokers, NUMBERS),
         Counted: st.builds(Counted, ages, brokers, counts),
         Summary: st.builds(Summary, ages, brokers, brokers, topics, NUMBERS),
@@ -74,10 +78,17 @@ def ring_messages(
         SwapAsked: st.builds(SwapAsked, ages, brokers, brokers, topics),
         SwapAnswered: st.builds(SwapAnswered, ages, brokers, brokers, topics, figures),
         SwapWanted: st.builds(SwapWanted, ages, brokers, brokers, brokers, figures, figures),
-        ToRoot: st.builds(ToRoot, publications, ages, brokers, NUMBERS, brokers, NUMBERS, yes),
+        ToRoot: st.builds(ToRoot, publications, ages, brokers, NUMBERS, brokers, NUMBERS, yes, yes),
         ToHomes: st.builds(
-            ToHomes, publications, ages, brokers, NUMBERS, NUMBERS, NUMBERS, yes, some
+            ToHomes, publications, ages, brokers, NUMBERS, NUMBERS, NUMBERS, yes, some, yes
         ),
+        Bound: st.builds(
+            Bound,
+            ages,
+            brokers,
+            st.lists(st.builds(BoundFor, some, known), max_size=3).map(tuple),
+        ),
+        HomeTurn: st.builds(HomeTurn, ages, brokers, NUMBERS, brokers, clients, numbers),
         LinksSaid: st.builds(
             LinksSaid, ages, st.lists(st.tuples(brokers, brokers), max_size=3).map(tuple)
         ),
@@ -98,6 +109,6 @@ def ring_messages(
             brokers,
             brokers,
             NUMBERS,
-            st.lists(st.tuples(clients, NUMBERS), max_size=3).map(tuple),
+            known,
         ),
     }

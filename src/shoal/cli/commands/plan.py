@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from shoal.model import BrokerId
     from shoal.overlays.dynatops.planning.advising.advice import Survey
 
-TOPIC_TREES = "dynatops"
+TOPIC_TREES = ("dynatops", "bayeux", "geops")
 PLANNERS = {name: each.planner for name, each in SYSTEMS.items() if each.planner is not None}
 
 
@@ -138,7 +138,7 @@ class TopicOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 BY_SYSTEM: Mapping[str, type[msgspec.Struct]] = {
     **dict.fromkeys(PLANNERS, OverlayOptions),
-    TOPIC_TREES: TopicOptions,
+    **dict.fromkeys(TOPIC_TREES, TopicOptions),
 }
 OPTIONS = declared_options(BY_SYSTEM)
 
@@ -152,14 +152,14 @@ def _plan(
     rtt: Annotated[
         Path | None,
         typer.Option(
-            help="Round trips between brokers, or sites, as CSV: from,to,ms. dynatops does without."
+            help="Round trips between brokers, or sites, as CSV: from,to,ms. Topic trees need none."
         ),
     ] = None,
     rates: Annotated[
         Path | None,
         typer.Option(
             help="Publications a second, as CSV: from publishers' brokers to subscribers', "
-            "from,to,per_second; dynatops: topic,per_second. Without, all alike, once."
+            "from,to,per_second; of topic trees topic,per_second. Without, all alike, once."
         ),
     ] = None,
     sites: Annotated[
@@ -176,12 +176,14 @@ def _plan(
     which tree.  Best is the least mean delay of a delivery over shortest ways, nothing congested.
     Comments say what was compared.
 
-    `dynatops`: say which users should move to other brokers, and which brokers should change places
-    on the ring, each with what it saves and costs, and only if it pays; of files, or, with
+    `dynatops`, `bayeux`, `geops`: say which users should move to other brokers, and which brokers
+    should change places, each with what it saves and costs, and only if it pays; of files, or, with
     `--network`, of brokers that run.
     """
     if system not in BY_SYSTEM:
-        raise UserError(f"{system}: there is no planner; there is one for {', '.join(BY_SYSTEM)}")
+        why = ", as its links follow from who wants what" if system == "tco" else ""
+        known = ", ".join(BY_SYSTEM)
+        raise UserError(f"{system}: there is no planner{why}; there is one for {known}")
     options = BY_SYSTEM[system]
     for name in given(context, OPTIONS):
         if name not in options.__struct_fields__:
@@ -189,9 +191,9 @@ def _plan(
     check_bounds(OPTIONS, said)
     chosen = {name: said[name] for name in options.__struct_fields__ if said[name] is not None}
     try:
-        if system == TOPIC_TREES:
+        if system in TOPIC_TREES:
             asking = Asking(operator, operator_password, operator_certificate)
-            _advise(rtt, rates, sites, TopicOptions(**chosen), asking)
+            _advise(system, rtt, rates, sites, TopicOptions(**chosen), asking)
         else:
             _place(system, PLANNERS[system], rtt, rates, sites, OverlayOptions(**chosen))
     except PlanError as error:
@@ -239,6 +241,7 @@ def _toml(key: str, value: object) -> str:
 
 
 def _advise(
+    system: str,
     rtt: Path | None,
     rates: Path | None,
     sites: Path | None,
@@ -249,7 +252,7 @@ def _advise(
     from shoal.overlays.dynatops.planning.advising.advice import Wishes as TopicWishes
     from shoal.overlays.dynatops.planning.advising.advice import advise
 
-    survey, pinned = _survey(rtt, rates, sites, options, asking)
+    survey, pinned = _survey(system, rtt, rates, sites, options, asking)
     found = advise(
         survey,
         TopicWishes(
@@ -274,6 +277,7 @@ def _advise(
 
 
 def _survey(
+    system: str,
     rtt: Path | None,
     rates: Path | None,
     sites: Path | None,
@@ -285,10 +289,9 @@ def _survey(
 
     if options.network is None:
         if options.users is None:
-            raise UserError(
-                f"--users: {TOPIC_TREES} is planned by who wants what; give a file of it"
-            )
-        return read_topic_survey(options.users, options.brokers, rates, rtt, sites), frozenset()
+            raise UserError(f"--users: {system} is planned by who wants what; give a file of it")
+        survey = read_topic_survey(options.users, options.brokers, rates, rtt, sites)
+        return msgspec.structs.replace(survey, system=system), frozenset()
     from shoal.cli.support.live.networks import read_network
     from shoal.cli.support.live.ring_surveys import ask_ring
 
@@ -297,6 +300,7 @@ def _survey(
         if file is not None:
             raise UserError(f"{name}: with --network its brokers are asked; leave it out")
     network = read_network(options.network, has_files=False)
-    if network.system != TOPIC_TREES:
-        raise UserError(f"{options.network}: its system is {network.system}, not {TOPIC_TREES}")
+    if network.system != system:
+        other = f"; try shoal plan {network.system}" if network.system in TOPIC_TREES else ""
+        raise UserError(f"{options.network}: its system is {network.system}, not {system}{other}")
     return ask_ring(network, read_caller(network, *asking), rates)

@@ -8,10 +8,10 @@ from each broker to each other. A broker goes from one view to the next and neve
 belongs to an earlier one and keeps what is early; over a link that broke it sends nothing more in
 that view. So of what an entry sends to a home over a root in one view, a prefix arrives, in order.
 In the next view the entry sends again what has not arrived everywhere, in order, and homes drop
-what they have had, by the numbers that the entry gave. What goes over another root waits, where a
-publisher's order is kept, until all before it has arrived. That is all there is to order, joins,
-deaths and changes of positions; no step of a change has to be agreed (`members/membership.py`): of
-two views the later one holds, and who is not in it asks to be.
+what they have had, by the numbers that the entry gave. Where a publisher's order is kept, what goes
+over several roots waits at its homes for its turn (`topics/turns.py`). That is all there is to
+order, joins, deaths and changes of positions; no step of a change has to be agreed
+(`members/membership.py`): of two views the later one holds, and who is not in it asks to be.
 
 A root sends nothing in a view before every member has said all that it wants there
 (`topics/interests.py`), so a publication cannot miss a subscription that was settled in an earlier

@@ -84,7 +84,7 @@ class Interest(TopicMessage, frozen=True):
     """What a home wants, and wants no more; its changes have numbers that grow.
 
     `is_all`: with this the target knows all it must know of the home in this view.  `asks`: the
-    home wants to hear that it is known (`Known`).
+    home wants to hear that it is known (`Known`).  `takes_turns`: it understands `HomeTurn`.
     """
 
     home: BrokerId
@@ -94,6 +94,7 @@ class Interest(TopicMessage, frozen=True):
     removed: tuple[int, ...] = ()
     is_all: bool = False
     asks: bool = True
+    takes_turns: bool = False
 
 
 class Known(TopicMessage, frozen=True):
@@ -185,12 +186,14 @@ OfView = TopicMessage | ViewCarrier
 class ToRoot(ViewCarrier, frozen=True):
     """Publications of an entry's clients, on their way to the root of their topics.
 
-    `again`: they may have arrived in an earlier view.
+    `again`: they may have arrived in an earlier view.  `in_turn`: homes let them wait for their
+    turn, and the entry wants to hear which homes those are (`Bound`).
     """
 
     root: BrokerId
     hops: int
     again: bool
+    in_turn: bool = False
 
 
 class Arriving(ViewCarrier, frozen=True):
@@ -202,9 +205,34 @@ class Arriving(ViewCarrier, frozen=True):
 
 
 class ToHomes(Arriving, frozen=True):
-    """Publications on their way from their root to these homes."""
+    """Publications on their way from their root to these homes; `in_turn` as in `ToRoot`."""
 
     targets: tuple[BrokerId, ...]
+    in_turn: bool = False
+
+
+class BoundFor(msgspec.Struct, frozen=True, array_like=True):
+    """Publications that go to the same homes."""
+
+    homes: tuple[BrokerId, ...]
+    numbers: tuple[tuple[ClientId, int], ...]
+
+
+class Bound(TopicMessage, frozen=True):
+    """From a root to an entry: to which homes publications go that wait there for their turn."""
+
+    entry: BrokerId
+    found: tuple[BoundFor, ...]
+
+
+class HomeTurn(TopicMessage, frozen=True):
+    """From an entry to a home: a publisher's next publications there, in their order."""
+
+    entry: BrokerId
+    life: int
+    home: BrokerId
+    publisher: ClientId
+    numbers: tuple[int, ...]
 
 
 class Arrived(TopicMessage, frozen=True):
@@ -239,6 +267,8 @@ MESSAGES: Vocabulary = (
     SwapAsked,
     SwapAnswered,
     SwapWanted,
+    Bound,
+    HomeTurn,
 )
 
 
@@ -253,8 +283,12 @@ def named(message: OfView) -> Iterator[BrokerId]:
             yield from (message.home, *message.targets)
         case Known():
             yield from (message.home, message.broker)
-        case Arrived():
+        case Arrived() | HomeTurn():
             yield from (message.entry, message.home)
+        case Bound():
+            yield message.entry
+            for each in message.found:
+                yield from each.homes
         case Summary():
             yield from (message.broker, message.target)
         case SwapWanted():

@@ -94,8 +94,8 @@ class Parameters(ViewParameters, frozen=True, kw_only=True, forbid_unknown_field
     """Parameters of topic trees on a structured overlay; ValueError names what is out of bounds.
 
     order               publisher: all that one publishes keeps its order, so what goes over
-                        another root waits until all before it has arrived; topic: what it
-                        publishes to one topic does, and nothing waits for other topics
+                        several roots waits at its homes for its turn; topic: what it publishes to
+                        one topic does, and nothing waits for other topics
     reconfigure_us      T_free, after which it is looked whether brokers should change places (5.1;
                         the paper has 10 h); 0: they stay where they are
     manager             who says which: central or pairwise

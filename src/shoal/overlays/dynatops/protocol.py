@@ -23,13 +23,15 @@ from typing import Any
 from shoal.broker.effects import Effect, TimerKey
 from shoal.broker.onward import Asked, Onward
 from shoal.broker.strategy import BrokerContext, unexpected
-from shoal.model import BrokerId
+from shoal.model import BrokerId, ClientId
 from shoal.overlays.dynatops.clients import Clients
 from shoal.overlays.dynatops.in_views import InViews
 from shoal.overlays.dynatops.members.view import MakeStructure, Places, View
 from shoal.overlays.dynatops.messages import (
     Between,
+    Bound,
     Counted,
+    HomeTurn,
     OfView,
     Summary,
     ToHomes,
@@ -62,7 +64,9 @@ class Dynatops(InViews):
         self.interests = Interests(self.membership, topics_of, self.ways.spread)
         self.routing = Routing(self.membership, parameters, self.interests, self.ways, self)
         is_by_topic = parameters.order is Order.TOPIC
-        self.outbox = Outbox(parameters.topic, is_by_topic, self._root_of, self.routing.publish)
+        self.outbox = Outbox(
+            parameters.topic, is_by_topic, self._root_of, self.routing.publish, self
+        )
         self._placing: Placing | None = None
         if parameters.cluster:
             self._placing = Placing(self.membership, parameters, self.ways.answer)
@@ -95,12 +99,17 @@ class Dynatops(InViews):
 
     @property
     def survey(self) -> Mapping[str, Any] | None:
-        """Who stands where, and, at the manager, `rates`: publications a second of each topic."""
+        """Who stands where, and `rates`: publications a second of topics, as expected here.
+
+        The manager expects some of all topics; without a manager each broker of those that are
+        wanted there.
+        """
         view, parameters = self.membership.view, self.parameters
         if view is None:
             return None
         rates: Mapping[str, float] = {}
-        if isinstance(self._manager, Manager) and self.membership.is_manager:
+        knows = isinstance(self._manager, Pairs) or self.membership.is_manager
+        if self._manager is not None and knows:
             period_s = parameters.reconfigure_us / 1e6
             rates = {topic: each / period_s for topic, each in self._manager.expected.items()}
         return {
@@ -134,6 +143,10 @@ class Dynatops(InViews):
                 self.routing.to_homes(message, out)
             case ToRoot():
                 self.routing.to_root(message, out)
+            case Bound():
+                self.bound(message, out)
+            case HomeTurn():
+                self.routing.turn(message, out)
             case Counted():
                 self._counted(message, out)
             case Between():
@@ -162,6 +175,25 @@ class Dynatops(InViews):
         if places is None:
             return ""
         return self.broker if key is None else places.root(key)
+
+    # --- order over several roots -------------------------------------------------------------
+
+    @property
+    def all_take_turns(self) -> bool:
+        return self.interests.all_take_turns
+
+    def say_turn(
+        self, home: BrokerId, publisher: ClientId, numbers: tuple[int, ...], out: list[Effect]
+    ) -> None:
+        view, life = self.membership.view, self.membership.life
+        assert view is not None
+        self.routing.turn(HomeTurn(view.age, self.broker, life, home, publisher, numbers), out)
+
+    def bound(self, message: Bound, out: list[Effect]) -> None:
+        if message.entry == self.broker:
+            self.outbox.bound(message, out)
+        else:
+            self.ways.answer(message.entry, message, out)
 
     # --- who should stand where ---------------------------------------------------------------
 

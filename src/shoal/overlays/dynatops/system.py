@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from collections.abc import Iterable, Mapping
 
 from shoal.broker.strategy import BrokerContext, Strategy
 from shoal.model import BrokerId
@@ -12,14 +11,9 @@ from shoal.overlays.dynatops.oracle import problems
 from shoal.overlays.dynatops.parameters import Parameters
 from shoal.overlays.dynatops.protocol import Dynatops
 from shoal.overlays.dynatops.records import PlacementRecord, ReconfigurationRecord
-from shoal.overlays.dynatops.structures.chord import Chord
-from shoal.overlays.dynatops.structures.prefixes import quad_cells, tapestry
-from shoal.overlays.dynatops.structures.structure import Structure
+from shoal.overlays.dynatops.structures.systems import STRUCTURES
 from shoal.overlays.shapes import SELF_LINKED
 from shoal.overlays.system import Brokers, Layout, System
-
-# Tapestry's identifiers are random, and the same at all brokers.
-SEED = 1
 
 
 class Ring(Brokers, frozen=True, kw_only=True):
@@ -35,9 +29,9 @@ def _named(parameters: Parameters) -> Mapping[str, Iterable[BrokerId]]:
     return {"brokers": parameters.brokers, "pinned": parameters.pinned, "regions": in_regions}
 
 
-def _system(name: str, make_structure: Callable[[int], Structure]) -> System:
+def _system(name: str) -> System:
     def strategy(context: BrokerContext, parameters: Parameters) -> Strategy:
-        return Dynatops(context, parameters, make_structure)
+        return Dynatops(context, parameters, STRUCTURES[name])
 
     return System(
         name=name,
@@ -56,6 +50,6 @@ def _system(name: str, make_structure: Callable[[int], Structure]) -> System:
     )
 
 
-SYSTEM = _system("dynatops", Chord)
-BAYEUX = _system("bayeux", partial(tapestry, seed=SEED))
-GEOPS = _system("geops", quad_cells)
+SYSTEM = _system("dynatops")
+BAYEUX = _system("bayeux")
+GEOPS = _system("geops")

@@ -23,6 +23,7 @@ from shoal.overlays.dynatops.members.membership import Membership
 from shoal.overlays.dynatops.topics.arrivals import Arrivals
 from shoal.overlays.dynatops.topics.interests import Interests
 from shoal.overlays.dynatops.topics.keys import key_of
+from shoal.overlays.dynatops.topics.outbox import Batch
 from shoal.overlays.dynatops.topics.ways import Ways
 from shoal.overlays.tco.messages import Along, Stop
 from shoal.overlays.tco.star import hub_of
@@ -109,16 +110,10 @@ class Routing:
 
     # --- from here ----------------------------------------------------------------------------
 
-    def publish(
-        self,
-        root: BrokerId,
-        publications: tuple[RoutedPublication, ...],
-        again: bool,
-        out: list[Effect],
-    ) -> None:
+    def publish(self, batch: Batch, out: list[Effect]) -> None:
         """Send publications of local clients to all who want them; their root is this broker."""
-        for (topic, homes), group in groupby(publications, self._whither):
-            self._send(tuple(group), topic, homes, again, out)
+        for (topic, homes), group in groupby(batch.publications, self._whither):
+            self._send(tuple(group), topic, homes, batch.again, out)
 
     def _whither(self, routed: RoutedPublication) -> tuple[Topic, _Homes]:
         attributes = routed.publication.attributes

@@ -18,6 +18,7 @@ from collections.abc import Container, Iterable
 
 from shoal.broker.effects import Effect, Send
 from shoal.broker.messages import Advertise, Message, Unadvertise, Unsubscribe
+from shoal.matching import Outcomes, OutcomesFactory
 from shoal.model import (
     Advertisement,
     AdvertisementId,
@@ -40,8 +41,9 @@ class Propagation:
         *,
         covering: bool = False,
         merging: OwnMerging | None = None,
+        outcomes: OutcomesFactory = Outcomes,
     ) -> None:
-        self.tables = RoutingTable(covering=covering, merging=merging)
+        self.tables = RoutingTable(covering=covering, merging=merging, outcomes=outcomes)
         self._telling = Telling(self.tables)
         self.neighbours = sorted(neighbours)
         # By neighbour, in whose direction what was beyond it is since tables have turned silently.

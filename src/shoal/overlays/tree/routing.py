@@ -75,7 +75,9 @@ class TreeRouting(BaseStrategy):
     ) -> None:
         self.broker = context.broker
         merged = OwnMerging(context.broker) if merging else None
-        self.propagation = Propagation(context.neighbours, covering=covering, merging=merged)
+        self.propagation = Propagation(
+            context.neighbours, covering=covering, merging=merged, outcomes=context.outcomes
+        )
         self._neighbours = self.propagation.neighbours
         self.publishers = LocalPublishers(context.broker)
         self.tables = self.propagation.tables

@@ -17,7 +17,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from shoal.matching import CoveringSet, Outcomes, Work, overlaps, prepare
+from shoal.matching import (
+    CoveringSet,
+    Outcomes,
+    OutcomesFactory,
+    Work,
+    overlaps,
+    prepare,
+)
 from shoal.model import (
     Advertisement,
     AdvertisementId,
@@ -127,11 +134,17 @@ class RoutingTable:
     what each neighbour wants.  With `merging`, unions of local subscriptions are rows beside these.
     """
 
-    def __init__(self, *, covering: bool = False, merging: OwnMerging | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        covering: bool = False,
+        merging: OwnMerging | None = None,
+        outcomes: OutcomesFactory = Outcomes,
+    ) -> None:
         self.merging = merging
         self.advertisements: dict[AdvertisementId, AdvertisementEntry] = {}
         self.subscriptions: dict[SubscriptionId, SubscriptionEntry] = {}
-        self.routes: Outcomes[Route] = Outcomes(_route)
+        self.routes: Outcomes[Route] = outcomes(_route)
         self.wanted: dict[BrokerId, CoveringSet[SubscriptionId]] | None = {} if covering else None
         self._rows: OverlapCandidates[AdvertisementEntry] = OverlapCandidates()
         self._entries: OverlapCandidates[SubscriptionEntry] = OverlapCandidates()

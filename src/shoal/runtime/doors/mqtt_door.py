@@ -33,6 +33,7 @@ from shoal.runtime.doors.asking import Asking
 from shoal.runtime.doors.entry.audit import Audit
 from shoal.runtime.doors.publishers import LivePublishers
 from shoal.runtime.doors.sending_on import SendingOn
+from shoal.runtime.doors.slow_readers import SlowReaders
 from shoal.runtime.doors.sockets.sockets import LateAccess, Socket
 from shoal.runtime.driving.flushing import Phase
 from shoal.runtime.driving.pauses import Alarm
@@ -47,8 +48,6 @@ _MICROSECONDS = 1_000_000
 MOST_DELIVERED = 1_000
 # How long a unit of work takes (see `TURN` in `mqtt.connection.serving`).
 WORK_US = 15
-# How often it is seen whether clients that are behind read.
-SEE_US = 100_000
 
 _log = logging.getLogger(__name__)
 
@@ -107,9 +106,7 @@ class MqttDoor:
         # Those that hold something which may not be taken yet.
         self._holding: dict[Connection, None] = {}
         self._admissions: set[asyncio.Task[None]] = set()
-        # How much was still to be written to clients that are behind, and when that was seen.
-        self._unwritten: dict[ClientConnection, int] = {}
-        self._seen_us = 0
+        self._slow_readers = SlowReaders()
         # Whether the machine takes nothing of clients for now.
         self._is_held = False
         # Whether the log knows that the queues are full.
@@ -359,19 +356,6 @@ class MqttDoor:
                     self._holding[connection] = None
                 self.node.schedule_flush()
 
-    def _see_who_reads(self) -> None:
-        """Of clients that are behind, whether they take something; asked now and then."""
-        now_us = self.node.clock.now_us()
-        if now_us - self._seen_us < SEE_US:
-            return
-        self._seen_us, before, self._unwritten = now_us, self._unwritten, {}
-        for connection in self.clients.patience.behind:
-            socket = self._sockets.get(connection)
-            if socket is not None:
-                size = self._unwritten[connection] = socket.unwritten()
-                if size < before.get(connection, size):
-                    connection.took(now_us)
-
     def _go_on(self) -> None:
         """Read on from those that want it."""
         for connection in [each for each in self._waiting if each.wants_reading]:
@@ -431,7 +415,8 @@ class MqttDoor:
             self._audit.write(self.clients.statistics.notices)
         if self.clients.backlog.is_full != self._is_full:
             self._tell_of_queues()
-        self._see_who_reads()
+        behind = self.clients.patience.behind
+        self._slow_readers.see(behind, self._sockets, self.node.clock.now_us())
         if self._waiting:
             self._go_on()
         if self._holding and not self.clients.is_held:

@@ -31,19 +31,16 @@ class Link:
 
     def send(self, input: Received, units: int, ready_us: int) -> int:
         """Queue a message that is ready at `ready_us`; the output's busy time for it."""
-        free_us = self._free_us
-        entered_us = ready_us
-        if free_us > ready_us:
-            self._waited_us += free_us - ready_us
-            ready_us = free_us
-        self._sent += 1
         busy_us = units * self._transmission_us
-        self._free_us = ready_us = ready_us + busy_us
+        out_us = (self._free_us if self._free_us > ready_us else ready_us) + busy_us
+        self._free_us = out_us
         if self._passed is not None:
-            self._passed.append((entered_us, ready_us, units))
+            self._waited_us += out_us - busy_us - ready_us
+            self._sent += 1
+            self._passed.append((ready_us, out_us, units))
         queue = self._queue
         queue.made = made = queue.made + 1
-        heappush(queue.heap, (ready_us + self.latency_us, made, self._arrive, input))
+        heappush(queue.heap, (out_us + self.latency_us, made, self._arrive, input))
         return busy_us
 
     @property
@@ -52,7 +49,7 @@ class Link:
         return self._free_us + self.latency_us
 
     def measure_us(self) -> int:
-        """Average delay from output queue to the other end since the last call."""
+        """Average delay from output queue to the other end since the last call, if watched."""
         waited_us = self._waited_us // self._sent if self._sent else 0
         self._waited_us = self._sent = 0
         return waited_us + self._transmission_us + self.latency_us

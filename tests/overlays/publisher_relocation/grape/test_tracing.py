@@ -118,6 +118,16 @@ def test_answers_are_joined_into_one_message_upstream() -> None:
     assert holds_nothing(tracing)
 
 
+def test_who_asked_and_went_is_not_answered() -> None:
+    tracing, out = tracing_at_b5(), list[Effect]()
+    note(tracing, forward("B6", 212))
+    assert tracing.retrieve(M212, "B1", out) is None
+    assert out == [Send("B6", TraceInformationRequest(M212))]
+    tracing.link("B1", up=False)
+    assert tracing.answered("B6", answer("B6"), out) is None
+    assert len(out) == 1
+
+
 def test_a_broker_that_saw_nothing_of_the_session_answers_so() -> None:
     out: list[Effect] = []
     tracing = tracing_at_b5()

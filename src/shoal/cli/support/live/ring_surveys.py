@@ -1,4 +1,4 @@
-"""What `shoal plan dynatops --network` asks a live ring: who stands where, and wants what."""
+"""What `shoal plan --network` asks live topic trees: who stands where, and wants what."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class LiveSurvey(NamedTuple):
 
 
 def ask_ring(network: Network, caller: Caller, rates: Path | None) -> LiveSurvey:
-    """The survey of a ring; the `rates` of a file instead of its manager's, if there is one.
+    """The survey of a ring; the `rates` of a file instead of its brokers', if there is one.
 
     UserError says which broker does not answer, or that nobody has counted publications.
     """
     rows, answers = asyncio.run(_ask(network, caller))
     given = None if rates is None else read_amounts(rates, ("topic", "per_second"))
-    return survey_of(rows, answers, given)
+    return survey_of(rows, answers, given, network.system)
 
 
 async def _ask(
@@ -56,6 +56,7 @@ def survey_of(
     rows: Iterable[Mapping[str, Any]],
     answers: Mapping[str, Mapping[str, Any] | None],
     rates: Mapping[str, float] | None = None,
+    system: str = "dynatops",
 ) -> LiveSurvey:
     """The survey by what brokers say of their clients' subscriptions and of the ring.
 
@@ -74,11 +75,11 @@ def survey_of(
     managers = [each for each in known if each["is_manager"]]
     latest = max(managers or known, key=lambda each: each["version"])
     if rates is None:
-        rates = latest["rates"]
+        rates = _counted(known)
     if not rates:
         raise UserError(
-            "its manager has counted no publications yet: it does so each reconfigure_us, if that "
-            'is set and manager = "central"; or give --rates'
+            "no broker has counted publications yet: they do so each reconfigure_us, if that is "
+            "set; or give --rates"
         )
     regions = {name: str(number) for number, row in enumerate(latest["regions"], 1) for name in row}
     brokers = [
@@ -99,4 +100,14 @@ def survey_of(
         for (client, broker), topics in wanted.items()
         if topics
     }
-    return LiveSurvey(Survey(brokers, users, rates), frozenset(latest["pinned"]))
+    survey = Survey(brokers, users, rates, system=system)
+    return LiveSurvey(survey, frozenset(latest["pinned"]))
+
+
+def _counted(known: Iterable[Mapping[str, Any]]) -> Mapping[str, float]:
+    """Of all topics; who has heard of one most has heard of all of its publications."""
+    rates: dict[str, float] = {}
+    for answer in known:
+        for topic, each in answer["rates"].items():
+            rates[topic] = max(each, rates.get(topic, 0.0))
+    return rates

@@ -10,7 +10,7 @@ Source: ours, as DYNATOPS sketches it for future work (section 7).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -71,7 +71,12 @@ class Gateways(msgspec.Struct, frozen=True):
 
 
 def with_gateways(
-    problem: Problem, mapping: Mapping, size: int, keys: Sequence[str], names: Sequence[BrokerId]
+    problem: Problem,
+    mapping: Mapping,
+    size: int,
+    keys: Sequence[str],
+    names: Sequence[BrokerId],
+    make_structure: Callable[[int], Structure] = Chord,
 ) -> Gateways:
     """What would be with clusters of so many, whose gateways stand as well as they can.
 
@@ -79,7 +84,7 @@ def with_gateways(
     stand on a new ring by their number first, then change places until no swap of any two helps.
     """
     clusters = cluster(problem.wanted, problem.publications, size)
-    structure = Chord(len(clusters.gateways))
+    structure = make_structure(len(clusters.gateways))
     ring = on_ring(structure, [structure.root(key) for key in keys], problem, clusters)
     start: Mapping = range(len(clusters.gateways))
     stand = after(start, list(swaps(ring, start, no_prices(start), Rules("next"))))

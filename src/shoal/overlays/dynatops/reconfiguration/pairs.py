@@ -20,7 +20,7 @@ Source: ours; DYNATOPS names distributing the manager as future work (section 7)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from shoal.broker.effects import Effect, Record, SetTimer
 from shoal.model import BrokerId
@@ -85,6 +85,11 @@ class Pairs:
         self._has_heard = self._is_done = False
         self._asked: dict[BrokerId, float | None] = {}
         self._wanted: list[SwapWanted] = []
+
+    @property
+    def expected(self) -> Mapping[str, float]:
+        """Publications that are expected in a period, of each topic that is wanted here."""
+        return self._estimate.expected
 
     # --- inputs -------------------------------------------------------------------------------
 

@@ -1,24 +1,31 @@
 """An entry's publications on their way: kept until they have arrived at all who want them.
 
 A publisher's wait in a line.  The first of them go to their root together; what goes over another
-root waits until all before it has arrived, so that nothing is overtaken (where order is kept by
-topic, a line is of one topic, and so of one root).  Homes say what has arrived.  In a new view all
-that is left is sent again, in its order; homes know what they have had.
+root waits until all before it has arrived, so that nothing is overtaken.  Where those that wait
+go over several roots, all go at once, and their homes let them wait for their turn (`turns.py`).
+Where order is kept by topic, a line is of one topic, and so of one root.  Homes say what has
+arrived.  In a new view all that is left is sent again, in its order; homes know what they have had.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from itertools import groupby, islice
+from operator import itemgetter
+from typing import NamedTuple, Protocol
 
 from shoal.broker.effects import Effect, Key, Settled, Unsettled
 from shoal.broker.messages import RoutedPublication
 from shoal.model import BrokerId, ClientId
-from shoal.overlays.dynatops.messages import Arrived
+from shoal.overlays.dynatops.messages import Arrived, Bound
 from shoal.overlays.dynatops.topics.keys import key_of
+from shoal.overlays.dynatops.topics.turns import Turns
 
 # Publications in one message; more travel in several.
 PER_MESSAGE = 512
+# Publications of one publisher that wait at homes for their turn.
+WINDOW = 1_024
 
 Line = tuple[ClientId, str | None]
 Number = tuple[ClientId, int]
@@ -51,14 +58,41 @@ class _Pending:
 
 
 class _Line:
-    """`sent` is under way over `root`; `waiting` comes behind that."""
+    """`sent` is under way, over `root` or, if `turns`, in turn; `waiting` comes behind that.
 
-    __slots__ = ("root", "sent", "waiting")
+    In turn, the last `same` of them went over `root`.
+    """
+
+    __slots__ = ("root", "same", "sent", "turns", "waiting")
 
     def __init__(self) -> None:
         self.root: BrokerId = ""
+        self.same = 0
         self.sent: dict[Number, _Pending] = {}
+        self.turns: Turns | None = None
         self.waiting: deque[_Pending] = deque()
+
+
+class Batch(NamedTuple):
+    """What goes to one root: `again` if it may have arrived in an earlier view."""
+
+    root: BrokerId
+    publications: tuple[RoutedPublication, ...]
+    again: bool
+    in_turn: bool = False
+
+
+class TakesTurns(Protocol):
+    """How homes let publications wait for their turn."""
+
+    @property
+    def all_take_turns(self) -> bool:
+        """Whether all homes can."""
+
+    def say_turn(
+        self, home: BrokerId, publisher: ClientId, numbers: tuple[int, ...], out: list[Effect]
+    ) -> None:
+        """Tell a home which publications are next."""
 
 
 class Outbox:
@@ -66,7 +100,7 @@ class Outbox:
 
     `topic` is the attribute that names it; with `is_by_topic` order is kept by topic only.
     `root_of` says which broker is responsible for a topic now, "" if nobody can be; `send` takes
-    publications to such a broker, which is the same for all of them.
+    publications there.  Without `homes` nothing waits at homes: there is one root for all.
     """
 
     def __init__(
@@ -74,12 +108,14 @@ class Outbox:
         topic: str,
         is_by_topic: bool,
         root_of: Callable[[str | None], BrokerId],
-        send: Callable[[BrokerId, tuple[RoutedPublication, ...], bool, list[Effect]], None],
+        send: Callable[[Batch, list[Effect]], None],
+        homes: TakesTurns | None = None,
     ) -> None:
         self._topic = topic
         self._is_by_topic = is_by_topic
         self._root_of = root_of
         self._send = send
+        self._homes = homes
         self._requests = 0
         self._lines: dict[Line, _Line] = {}
         self._pending: dict[Number, _Pending] = {}
@@ -100,7 +136,7 @@ class Outbox:
             key = key_of(routed.publication.attributes, self._topic)
             line = (routed.message_id.publisher, key if self._is_by_topic else None)
             pending = _Pending(routed, key, line, request)
-            self._pending[_number(routed)] = pending
+            self._pending[number_of(routed)] = pending
             self._lines.setdefault(line, _Line()).waiting.append(pending)
             self._due[line] = None
         self._send_due(out)
@@ -115,6 +151,7 @@ class Outbox:
                 pending.homes.clear()
             line.waiting.extendleft(reversed(line.sent.values()))
             line.sent.clear()
+            line.turns = None
             self._due[name] = None
         self._send_due(out)
 
@@ -131,15 +168,41 @@ class Outbox:
                 continue
             if message.total:
                 pending.homes.add(message.home)
+            if not message.total:
+                self._found(pending.line, [number[1]], (), out)
             if len(pending.homes) >= message.total:
                 self._done(number, pending, out)
         self._send_due(out)
+
+    def bound(self, message: Bound, out: list[Effect]) -> None:
+        """A root says where publications go that wait there for their turn."""
+        for homes, numbers in ((each.homes, each.numbers) for each in message.found):
+            for publisher, some in groupby(numbers, itemgetter(0)):
+                self._found((publisher, None), [number for _, number in some], homes, out)
+        self._send_due(out)
+
+    def _found(
+        self,
+        name: Line,
+        numbers: Iterable[int],
+        homes: tuple[BrokerId, ...],
+        out: list[Effect],
+    ) -> None:
+        line = self._lines.get(name)
+        if line is None or line.turns is None or self._homes is None:
+            return
+        line.turns.found(numbers, homes)
+        # What arrives here by that lets more go, whose turn must not be said meanwhile.
+        was_sending, self._is_sending = self._is_sending, True
+        for home, due in line.turns.due().items():
+            self._homes.say_turn(home, name[0], tuple(due), out)
+        self._is_sending = was_sending
 
     def _done(self, number: Number, pending: _Pending, out: list[Effect]) -> None:
         del self._pending[number]
         line = self._lines[pending.line]
         del line.sent[number]
-        if not line.sent:
+        if not line.sent or line.turns is not None:
             self._due[pending.line] = None
         pending.request.left -= 1
         if not pending.request.left:
@@ -158,17 +221,24 @@ class Outbox:
             line = self._lines.get(name)
             if line is None:
                 continue
-            while batch := self._next_batch(line):
-                publications = tuple(each.routed for each in batch)
-                self._send(line.root, publications, batch[0].has_been_sent, out)
-                for each in batch:
-                    each.has_been_sent = True
+            while batches := self._next_batches(line):
+                for batch in batches:
+                    self._send(batch, out)
             if not line.waiting and not line.sent:
                 del self._lines[name]
         self._is_sending = False
 
-    def _next_batch(self, line: _Line) -> list[_Pending]:
-        """The next of a line that go to one root, none if they have to wait."""
+    def _next_batches(self, line: _Line) -> list[Batch]:
+        """The next of a line that may go, by root; none if they have to wait."""
+        if not line.sent:
+            line.turns = Turns() if self._goes_in_turn(line) else None
+            line.same = 0
+        if line.turns is not None:
+            return self._next_in_turn(line, line.turns)
+        batch = self._next_over_one_root(line)
+        return _batches([(line.root, each) for each in batch]) if batch else []
+
+    def _next_over_one_root(self, line: _Line) -> list[_Pending]:
         batch: list[_Pending] = []
         while line.waiting and len(batch) < PER_MESSAGE:
             pending = line.waiting[0]
@@ -178,12 +248,48 @@ class Outbox:
             if batch and pending.has_been_sent != batch[0].has_been_sent:
                 break
             line.root = root
-            line.sent[_number(pending.routed)] = pending
+            line.sent[number_of(pending.routed)] = pending
             batch.append(line.waiting.popleft())
         return batch
 
+    def _goes_in_turn(self, line: _Line) -> bool:
+        """Whether those that wait go over several roots, and their homes can let them wait."""
+        if self._homes is None or not self._homes.all_take_turns:
+            return False
+        return len({self._root_of(each.key) for each in islice(line.waiting, WINDOW)}) > 1
 
-def _number(routed: RoutedPublication) -> Number:
+    def _next_in_turn(self, line: _Line, turns: Turns) -> list[Batch]:
+        """So many that homes have room for; those over one root alone need not take turns."""
+        batch: list[tuple[BrokerId, _Pending]] = []
+        while line.waiting and len(line.sent) < WINDOW and line.same < WINDOW:
+            pending = line.waiting[0]
+            root = self._root_of(pending.key)
+            if not root:
+                break
+            line.waiting.popleft()
+            line.same = line.same + 1 if root == line.root else 1
+            line.root = root
+            line.sent[number_of(pending.routed)] = pending
+            batch.append((root, pending))
+        turns.sent(each.routed.message_id.number for _, each in batch)
+        return _batches(batch, in_turn=True)
+
+
+def _batches(pending: Iterable[tuple[BrokerId, _Pending]], *, in_turn: bool = False) -> list[Batch]:
+    """By root, and apart what has been sent before."""
+    found: dict[tuple[BrokerId, bool], list[RoutedPublication]] = {}
+    for root, each in pending:
+        found.setdefault((root, each.has_been_sent), []).append(each.routed)
+        each.has_been_sent = True
+    return [
+        Batch(root, tuple(publications[start : start + PER_MESSAGE]), again, in_turn)
+        for (root, again), publications in found.items()
+        for start in range(0, len(publications), PER_MESSAGE)
+    ]
+
+
+def number_of(routed: RoutedPublication) -> Number:
+    """What a publication is known by at its entry."""
     return routed.message_id.publisher, routed.message_id.number
 
 
@@ -201,3 +307,13 @@ def runs(
         else:
             found.append(([routed], targets))
     return found
+
+
+def alike(
+    homes: Iterable[tuple[RoutedPublication, tuple[BrokerId, ...]]],
+) -> list[tuple[list[RoutedPublication], tuple[BrokerId, ...]]]:
+    """All publications that go to the same homes, together."""
+    found: dict[tuple[BrokerId, ...], list[RoutedPublication]] = {}
+    for routed, targets in homes:
+        found.setdefault(targets, []).append(routed)
+    return [(publications, targets) for targets, publications in found.items()]

@@ -12,7 +12,7 @@ content prune the tree as well.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -22,12 +22,12 @@ from shoal.broker.messages import RoutedPublication
 from shoal.broker.onward import Asked, Hop, Onward, read_told, write_told
 from shoal.model import BrokerId
 from shoal.overlays.dynatops.members.membership import Membership
-from shoal.overlays.dynatops.messages import ToHomes, ToRoot
+from shoal.overlays.dynatops.messages import Bound, BoundFor, HomeTurn, ToHomes, ToRoot
 from shoal.overlays.dynatops.parameters import Order, Parameters
 from shoal.overlays.dynatops.topics.arrivals import Arrivals, Home
 from shoal.overlays.dynatops.topics.interests import Interests
 from shoal.overlays.dynatops.topics.keys import key_of
-from shoal.overlays.dynatops.topics.outbox import runs
+from shoal.overlays.dynatops.topics.outbox import Batch, alike, number_of, runs
 from shoal.overlays.dynatops.topics.ways import Ways
 
 # Homes that are named to an operator.
@@ -42,6 +42,7 @@ class _Held(NamedTuple):
     life: int
     hops: int
     again: bool
+    in_turn: bool
 
 
 class Told(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -53,6 +54,9 @@ class Told(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class Root(Home, Protocol):
     """What is done where publications arrive, and where their root is."""
+
+    def bound(self, message: Bound, out: list[Effect]) -> None:
+        """Tell the entry, here or elsewhere, where publications go."""
 
     def rooted(self, topic: str, homes: Collection[BrokerId], out: list[Effect]) -> None:
         """A publication to a topic, sent for the first time, went to these homes from its root."""
@@ -83,29 +87,24 @@ class Routing:
 
     @property
     def held(self) -> int:
-        return sum(len(each.publications) for each in self._held)
+        return sum(len(each.publications) for each in self._held) + self._arrivals.parked
 
     # --- to the root --------------------------------------------------------------------------
 
-    def publish(
-        self,
-        root: BrokerId,
-        publications: tuple[RoutedPublication, ...],
-        again: bool,
-        out: list[Effect],
-    ) -> None:
+    def publish(self, batch: Batch, out: list[Effect]) -> None:
         """Send publications of local clients to their root."""
         view, life = self._membership.view, self._membership.life
         assert view is not None
+        root, publications, again, in_turn = batch
         if root == self._broker:
-            self._at_root(_Held(publications, self._broker, life, 0, again), out)
+            self._at_root(_Held(publications, root, life, 0, again, in_turn), out)
         else:
-            carrier = ToRoot(publications, view.age, self._broker, life, root, 1, again)
+            carrier = ToRoot(publications, view.age, self._broker, life, root, 1, again, in_turn)
             self._ways.send(root, carrier, out)
 
     def to_root(self, carrier: ToRoot, out: list[Effect]) -> None:
         """A neighbour has passed on publications."""
-        publications, age, entry, life, root, hops, again = (
+        publications, age, entry, life, root, hops, again, in_turn = (
             carrier.publications,
             carrier.age,
             carrier.entry,
@@ -113,12 +112,13 @@ class Routing:
             carrier.root,
             carrier.hops,
             carrier.again,
+            carrier.in_turn,
         )
         if root == self._broker:
-            self._at_root(_Held(publications, entry, life, hops, again), out)
+            self._at_root(_Held(publications, entry, life, hops, again, in_turn), out)
             return
         self.relayed += len(publications)
-        onward = ToRoot(publications, age, entry, life, root, hops + 1, again)
+        onward = ToRoot(publications, age, entry, life, root, hops + 1, again, in_turn)
         self._ways.send(root, onward, out)
 
     def _at_root(self, held: _Held, out: list[Effect]) -> None:
@@ -147,7 +147,10 @@ class Routing:
             if topic is not None and not held.again:
                 self._home.rooted(topic, homes, out)
             found.append((routed, homes))
-        for publications, homes in runs(found):
+        going = alike(found) if held.in_turn else runs(found)
+        if held.in_turn:
+            self._say_bound(held, going, out)
+        for publications, homes in going:
             carrier = ToHomes(
                 tuple(publications),
                 view.age,
@@ -157,16 +160,44 @@ class Routing:
                 held.hops,
                 held.again,
                 homes,
+                held.in_turn,
             )
             if homes:
                 self.to_homes(carrier, out)
             else:
                 self._arrivals.say_arrived(carrier, out)
 
+    def _say_bound(
+        self,
+        held: _Held,
+        going: Iterable[tuple[list[RoutedPublication], tuple[BrokerId, ...]]],
+        out: list[Effect],
+    ) -> None:
+        """Tell the entry where they go; what goes nowhere it is told as arrived."""
+        view = self._membership.view
+        assert view is not None
+        found = tuple(
+            BoundFor(homes, tuple(number_of(each) for each in publications))
+            for publications, homes in going
+            if homes
+        )
+        if found:
+            self._home.bound(Bound(view.age, held.entry, found), out)
+
+    def turn(self, message: HomeTurn, out: list[Effect]) -> None:
+        """An entry says whose turn it is at a home; nothing that it says there is overtaken."""
+        if message.home == self._broker:
+            self._arrivals.turn(message, out)
+        else:
+            self._ways.send(message.home, message, out)
+
     def to_homes(self, carrier: ToHomes, out: list[Effect]) -> None:
         """Deliver here, if this is a home, and pass on to the others."""
         if self._broker in carrier.targets:
-            self._arrivals.arrive(carrier, out)
+            if carrier.in_turn:
+                self._arrivals.park(carrier, out)
+            else:
+                self._arrivals.arrive(carrier, out)
             others = tuple(each for each in carrier.targets if each != self._broker)
             if others:
                 self._ways.spread_publications(carrier, others, out)

@@ -111,6 +111,7 @@ def _for(message: Interest, targets: tuple[BrokerId, ...]) -> Interest:
         message.removed,
         message.is_all,
         message.asks,
+        message.takes_turns,
     )
 
 
@@ -124,4 +125,5 @@ def _copies(message: ToHomes, targets: tuple[BrokerId, ...]) -> ToHomes:
         message.hops + 1,
         message.again,
         targets,
+        message.in_turn,
     )

@@ -163,7 +163,8 @@ class Tracing:
         del self._retrievals[session.publisher]
         if retrieval.upstream is None:
             return traces
-        out.append(Send(retrieval.upstream, TraceInformationAnswer(session, traces)))
+        if retrieval.upstream in self._output_us:  # who has gone meanwhile asks no more
+            out.append(Send(retrieval.upstream, TraceInformationAnswer(session, traces)))
         return None
 
     def tell(self, message: SessionTraces, out: list[Effect]) -> Mapping[ClientId, int]:

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any
 
 from shoal.broker.effects import (
     Effect,
@@ -42,10 +42,10 @@ from shoal.model import BrokerId
 from shoal.overlays.self_organising.exchanges import LinkExchange, Listener
 from shoal.overlays.self_organising.links.healing import HEAL, Healing, HealingMessage
 from shoal.overlays.self_organising.links.memory import UNHEARD, UNKNOWN, Memory
+from shoal.overlays.self_organising.links.routing import Routing
 from shoal.overlays.self_organising.quiet_ring.quiet_ring import TIMER, QuietRing
 from shoal.overlays.self_organising.quiet_ring.ring import Ring
 from shoal.overlays.self_organising.quiet_ring.ring_messages import Greeting, Standing, Verdict
-from shoal.overlays.tree.departing.succession import Around
 from shoal.overlays.tree.routing import TreeRouting
 from shoal.overlays.tree.routing_table import RoutingTable
 from shoal.overlays.tree.turning import Turn
@@ -53,16 +53,6 @@ from shoal.overlays.tree.turning import Turn
 # How long a link that nobody remembers waits for an exchange to begin.
 GREET_US = 5_000_000
 GREET = "greet"
-
-
-class Routing(Around, Protocol):
-    """What routes over the tree: the tree itself, or what surrounds it."""
-
-    def start(self, started: Started, now_us: int, out: list[Effect]) -> None: ...
-
-    def receive(
-        self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]
-    ) -> None: ...
 
 
 class Overlay:

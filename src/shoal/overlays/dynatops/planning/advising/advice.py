@@ -45,8 +45,8 @@ from shoal.overlays.dynatops.planning.crowd import Crowd, User
 from shoal.overlays.dynatops.planning.hybrid import Gateways, with_gateways
 from shoal.overlays.dynatops.planning.problem import Amounts, Problem, inverse, trees_of
 from shoal.overlays.dynatops.planning.problem import Mapping as Places
-from shoal.overlays.dynatops.structures.chord import Chord
 from shoal.overlays.dynatops.structures.structure import hash_of
+from shoal.overlays.dynatops.structures.systems import STRUCTURES
 from shoal.overlays.planning import PlanError
 
 Pair = tuple[BrokerId, BrokerId]
@@ -85,12 +85,14 @@ class Survey(msgspec.Struct, frozen=True):
     users        by name
     rates        publications a second of each topic
     round_trips  in ms between any two brokers, either way round; none: all brokers are as far apart
+    system       whose structure they stand on
     """
 
     brokers: Sequence[Broker]
     users: Mapping[str, Client]
     rates: Mapping[str, float]
     round_trips: Mapping[Pair, float] = {}
+    system: str = "dynatops"
 
 
 class Wishes(msgspec.Struct, frozen=True, kw_only=True):
@@ -209,8 +211,9 @@ class _Advisor:
         wanted = {topic for user in survey.users.values() for topic in user.topics}
         self._topics = sorted(wanted | set(survey.rates))
         self._start = self._stand()
-        self._ring = Chord(len(self._names))
-        self._trees = trees_of(self._ring, [self._ring.root(topic) for topic in self._topics])
+        self._structure = STRUCTURES[survey.system](len(self._names))
+        roots = [self._structure.root(topic) for topic in self._topics]
+        self._trees = trees_of(self._structure, roots)
         self._unit_ms, round_trips = self._measured()
         period_s = SECONDS_PER_HOUR * wishes.hours
         self._problem = Problem(
@@ -228,7 +231,7 @@ class _Advisor:
         crowd = Crowd(self._problem, self._start, self._numbered(), self._apart(self._start))
         before = self._state(crowd, self._start)
         cost_before = self._cost(crowd, self._start)
-        hops = trees_of(self._ring, range(self._ring.size)).depths
+        hops = trees_of(self._structure, range(self._structure.size)).depths
         limits = Limits(
             most=self._wishes.most_moves,
             least_gain=self._wishes.least_gain,
@@ -259,7 +262,12 @@ class _Advisor:
             positions={name: mapping[number] for name, number in self._numbers.items()},
             warnings=self._warnings(crowd, mapping),
             gateways=with_gateways(
-                problem, mapping, self._wishes.gateways, self._topics, self._names
+                problem,
+                mapping,
+                self._wishes.gateways,
+                self._topics,
+                self._names,
+                STRUCTURES[self._survey.system],
             )
             if self._wishes.gateways
             else None,
@@ -355,7 +363,7 @@ class _Advisor:
         bounds = bounded_prices(problem, self._start)
         if self._wishes.price == "bound":
             return bounds, bounds
-        return predicted_prices(self._ring, problem, self._start), bounds
+        return predicted_prices(self._structure, problem, self._start), bounds
 
     # --- how it does ---------------------------------------------------------------------------
 

@@ -1,0 +1,36 @@
+"""Whether clients that are behind take something: their sockets have less to write than before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from shoal.mqtt.sessions.delivering.outgoing import ClientConnection
+from shoal.runtime.doors.sockets.sockets import Socket
+
+# How often that is seen.
+SEE_US = 100_000
+
+
+class SlowReaders:
+    """What was still to be written to them, and when that was seen."""
+
+    def __init__(self) -> None:
+        self._unwritten: dict[ClientConnection, int] = {}
+        self._seen_us = 0
+
+    def see(
+        self,
+        behind: Iterable[ClientConnection],
+        sockets: Mapping[ClientConnection, Socket],
+        now_us: int,
+    ) -> None:
+        """Tell connections that are behind what they took, if it is time to look."""
+        if now_us - self._seen_us < SEE_US:
+            return
+        self._seen_us, before, self._unwritten = now_us, self._unwritten, {}
+        for connection in behind:
+            socket = sockets.get(connection)
+            if socket is not None:
+                size = self._unwritten[connection] = socket.unwritten()
+                if size < before.get(connection, size):
+                    connection.took(now_us)
