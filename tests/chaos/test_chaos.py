@@ -39,8 +39,8 @@ def play(plan: Plan, folder: Path) -> None:
 # What is on its way over a link that fails may be lost in `tid`: it is run by hand.
 JUDGED = [name for name in SYSTEMS if name != "tid"]
 # POP moves publishers by the same migration as GRAPE, over the tree; DYNATOPS' baselines are other
-# structures of it.
-ALIKE = dict.fromkeys(("pop", "tree", "bayeux", "geops"), pytest.mark.soak)
+# structures of it, or stand in the same views.
+ALIKE = dict.fromkeys(("pop", "tree", "bayeux", "geops", "tco"), pytest.mark.soak)
 
 
 @pytest.mark.parametrize(

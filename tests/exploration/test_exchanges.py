@@ -6,7 +6,7 @@ import pytest
 
 from shoal.broker.messages import Publish, Subscribe
 from shoal.overlays.self_organising.links.overlay import Overlay
-from shoal.overlays.self_organising.quiet_ring import quiet_ring
+from shoal.overlays.self_organising.quiet_ring import steps
 from shoal.overlays.self_organising.quiet_ring.quiet_ring import QuietRing
 from tests.broker.transcript import publication, subscription
 from tests.exploration.exchanges import Fault, LinkExchanges
@@ -44,7 +44,7 @@ def test_both_ends_of_a_new_link_begin(remove: int) -> None:
 
 
 def hold_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quiet_ring, "Hold", lambda but: quiet_ring.CancelTimer(()))
+    monkeypatch.setattr(steps, "Hold", lambda but: steps.CancelTimer(()))
 
 
 def turn_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -98,12 +98,19 @@ def summary(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> di
     root = tmp_path_factory.mktemp("summary")
     moves = ("selections", "migrations", "subscriber_selections", "subscriber_moves")
     quiet = RUN | {name: [] for name in ("deliveries", *moves)}
-    folders = [make_run(root / "first", RUN), make_run(root / "silent", quiet)]
+    late = [("P", 2, 60 * SECOND_US, "B2")]
+    idle = RUN | {
+        "publications": [*PUBLICATIONS[:2], *late],
+        "deliveries": DELIVERIES[:1],
+        "load": [LOAD[2], ("B2", 60 * SECOND_US, 4, 8, 0, 2, 120_000, 30_000)],
+    }
+    runs = {"first": RUN, "idle": idle, "silent": quiet}
+    folders = [make_run(root / name, rows) for name, rows in runs.items()]
     return by_both(spark, folders, root)
 
 
 def test_deliveries_are_compared_with_the_truth_pair_by_pair(summary: dict[str, Any]) -> None:
-    first, silent = summary["runs"]
+    first, _, silent = summary["runs"]
     verdict = ("expected", "delivered", "lost", "duplicated", "phantom")
     assert (first["run"], silent["run"]) == ("first", "silent")
     # The truth of publication 9, which the run did not have, does not count.
@@ -129,7 +136,7 @@ def test_rates_count_the_windows_in_which_there_were_publications(summary: dict[
 
 
 def test_delays_hops_and_moves(summary: dict[str, Any]) -> None:
-    first, silent = summary["runs"]
+    first, _, silent = summary["runs"]
     assert first["delay_mean_us"] == pytest.approx(25_000)
     assert first["delay_p50_us"] == pytest.approx(25_000)
     assert first["delay_p99_us"] == pytest.approx(39_700)
@@ -144,6 +151,7 @@ def test_delays_hops_and_moves(summary: dict[str, Any]) -> None:
     move = {"publisher": "P", "first_broker": "B1", "last_broker": "B2"}
     assert summary["moves"] == [
         {"run": "first"} | move | {"moves": 1, "waited_us": 70_000},
+        {"run": "idle"} | move | {"moves": 1, "waited_us": 70_000},
         {"run": "silent"} | move | {"moves": 0, "waited_us": 0},
     ]
 
@@ -174,13 +182,8 @@ def test_timeline(summary: dict[str, Any]) -> None:
     assert [row["message_rate_per_s"] for row in rows] == pytest.approx([0.5, 2.0])
 
 
-def test_idle_windows_are_zero_and_have_no_delay(spark: SparkSession, tmp_path: Path) -> None:
-    late = [("P", 2, 60 * SECOND_US, "B2")]
-    load = [LOAD[2], ("B2", 60 * SECOND_US, 4, 8, 0, 2, 120_000, 30_000)]
-    rows = RUN | {"publications": [*PUBLICATIONS[:2], *late], "load": load}
-    rows["deliveries"] = DELIVERIES[:1]
-    run = make_run(tmp_path / "idle", rows)
-    found = by_both(spark, [run], tmp_path)["timeline"]
+def test_idle_windows_are_zero_and_have_no_delay(summary: dict[str, Any]) -> None:
+    found = [row for row in summary["timeline"] if row["run"] == "idle"]
     idle = (0.0, None, 0)
     assert [
         (

@@ -189,7 +189,12 @@ def arrived(reader: Client, qos: int, owed: set[int]) -> None:
 
 @pytest.mark.parametrize(
     "killed",
-    [("B1",), pytest.param(("B2",), marks=pytest.mark.soak), ("B3",), ("B2", "B3")],
+    [
+        ("B1",),
+        pytest.param(("B2",), marks=pytest.mark.soak),
+        pytest.param(("B3",), marks=pytest.mark.soak),
+        ("B2", "B3"),
+    ],
     ids=" ".join,
 )
 def test_nothing_acknowledged_is_lost(tmp_path: Path, killed: tuple[str, ...]) -> None:

@@ -25,7 +25,7 @@ def publish(publisher: Client, count: int, qos: int) -> list[object]:
 KILLS = [
     (1, 1, "B1", "B1", "B1"),
     pytest.param(2, 1, "B1", "B1", "B1", marks=pytest.mark.soak),
-    (2, 2, "B1", "B2", "B1"),
+    pytest.param(2, 2, "B1", "B2", "B1", marks=pytest.mark.soak),
     (2, 2, "B1", "B2", "B2"),
     (2, 3, "B1", "B3", "B2"),
 ]

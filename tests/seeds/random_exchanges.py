@@ -15,7 +15,7 @@ from shoal.clients.records import MigrationRecord
 from shoal.model import BrokerId
 from shoal.overlays.registry import SYSTEMS
 from shoal.overlays.self_organising.moves.moving_publishers import MovingPublishers
-from shoal.overlays.self_organising.quiet_ring.quiet_ring import State
+from shoal.overlays.self_organising.quiet_ring.states import State
 from shoal.overlays.tree.oracle import check_tables, expected_tables, next_hops
 from shoal.simulation.judging.checkers import TimedSubscription, Verdict, check_deliveries
 from shoal.simulation.nodes import DETECTION_US

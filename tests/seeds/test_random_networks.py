@@ -13,8 +13,8 @@ import pytest
 from shoal.clients.records import MigrationRecord
 from tests.seeds.random_network import RandomNetwork
 
-QUICK = range(16)
-LOSSY = range(6)
+QUICK = range(10)
+LOSSY = range(4)
 SOAK = range(1_000)
 
 

@@ -43,3 +43,26 @@ def test_the_first_plan_loads_and_compiles_nothing() -> None:
     )
     assert (found.returncode, found.stderr) == (0, "")
     assert found.stdout.split() == []
+
+
+OTHERS = """
+import sys
+from shoal.broker.machine import Broker
+from shoal.overlays.dynatops.parameters import Parameters
+from shoal.overlays.registry import strategy_factory
+from shoal.overlays.tco.parameters import Parameters as Tco
+
+names = ("B1", "B2", "B3")
+Broker("B3", (), strategy_factory("dynatops", Parameters(brokers=names, reconfigure_us=1)))
+Broker("B3", (), strategy_factory("tco", Tco(brokers=names)))
+assert "numba" not in sys.modules
+Broker("B2", (), strategy_factory("tco", Tco(brokers=names)))
+assert "numba" in sys.modules
+"""
+
+
+def test_who_need_not_plan_does_without_what_planning_loads() -> None:
+    found = subprocess.run(
+        [sys.executable, "-c", OTHERS], capture_output=True, text=True, timeout=240
+    )
+    assert (found.returncode, found.stderr) == (0, "")

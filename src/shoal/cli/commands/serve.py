@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from shoal.cli.support.errors import UserError
+from shoal.cli.support.imports import uncollected
 
 if TYPE_CHECKING:
     from shoal.runtime.network_file import Network
@@ -46,13 +47,14 @@ def serve(
 
     A broker that has joined once keeps its links; --join is of no effect when it starts again.
     """
-    from shoal.cli.support.live.networks import read_join, read_network, with_broker
-    from shoal.runtime.broker_service import BrokerService
-    from shoal.runtime.doors.entry.access import AccessError
-    from shoal.runtime.operations.logs import start_logging
-    from shoal.runtime.serving import serve_broker
-    from shoal.runtime.storage.journal_files import JournalError
-    from shoal.runtime.tls import TlsError
+    with uncollected():
+        from shoal.cli.support.live.networks import read_join, read_network, with_broker
+        from shoal.runtime.broker_service import BrokerService
+        from shoal.runtime.doors.entry.access import AccessError
+        from shoal.runtime.operations.logs import start_logging
+        from shoal.runtime.serving import serve_broker
+        from shoal.runtime.storage.journal_files import JournalError
+        from shoal.runtime.tls import TlsError
 
     def read() -> Network:
         network = read_network(network_file)

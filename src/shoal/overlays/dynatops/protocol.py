@@ -166,6 +166,8 @@ class Dynatops(InViews):
         self.routing.begin(view.lives)
         if isinstance(self._manager, Pairs):
             self._manager.began(self._now_us, out)
+        elif self._manager is not None:
+            self._manager.began()
         if self._placing is not None:
             self._placing.began(self._now_us, out)
 

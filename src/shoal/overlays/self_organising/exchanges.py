@@ -6,6 +6,7 @@ the cycle do it without losing, doubling or reordering anything is the other sid
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Protocol
 
 import msgspec
@@ -26,6 +27,11 @@ class LinkExchange(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     cycle: tuple[BrokerId, ...]
     remove: int
     saving: float
+
+    @property
+    def links(self) -> list[tuple[BrokerId, BrokerId]]:
+        """Those of the whole cycle, the new one last."""
+        return [*pairwise(self.cycle), self.new_link]
 
     @property
     def new_link(self) -> tuple[BrokerId, BrokerId]:

@@ -57,7 +57,6 @@ class Linking:
         subscribers: Subscribers,
         say: Callable[[BrokerId, LinksSaid, list[Effect]], None],
     ) -> None:
-        _warm_up()
         self._membership = membership
         self._broker = membership.broker
         self._parameters = parameters
@@ -72,6 +71,7 @@ class Linking:
         self.neighbours: dict[BrokerId, set[BrokerId]] = {}
         # Links that were opened or ended because subscriptions changed, said by this broker.
         self.changes = 0
+        self.begin()
 
     @property
     def _is_hub(self) -> bool:
@@ -89,8 +89,10 @@ class Linking:
     # --- the hub ------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """In a new view nobody has heard any."""
+        """In a new view nobody has heard any; who may have to make them is ready for that."""
         self._version = self._making = None
+        if self._membership.may_manage:
+            _warm_up()
 
     def look(self, is_complete: bool, now_us: int, out: list[Effect]) -> None:
         """Make links in a moment, if this is the hub and somebody wants something else now."""

@@ -228,6 +228,14 @@ class Membership:
         return min((each for each in members if each not in self._down), default=self.broker)
 
     @property
+    def may_manage(self) -> bool:
+        """Whether this is the manager, or who takes its place."""
+        return self.view is not None and self.broker in self._managers(self.view)
+
+    def _managers(self, view: View) -> list[BrokerId]:
+        return sorted(each for each in view.members if each not in self._down)[:MANAGERS]
+
+    @property
     def is_manager(self) -> bool:
         return self.manager == self.broker
 
@@ -392,8 +400,7 @@ class Membership:
         view, places, me = self.view, self.places, self.broker
         if view is None or places is None:
             return ()
-        there = sorted(each for each in view.members if each not in self._down)
-        managers = there[:MANAGERS]
+        managers = self._managers(view)
         needed = (*places.linked_to(me), *(view.members if me in managers else managers))
         return dict.fromkeys(needed)
 

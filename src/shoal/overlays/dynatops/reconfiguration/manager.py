@@ -111,12 +111,17 @@ class Manager:
     """At the broker that is the manager, or may come to be it."""
 
     def __init__(self, membership: Membership, parameters: Parameters) -> None:
-        _warm_up()
         self._membership = membership
         self._parameters = parameters
         self._estimate = Estimate(parameters.rate_percent)
         self._is_timed = False
         self._search: _Search | None = None
+        self.began()
+
+    def began(self) -> None:
+        """In each view: who may have to plan is ready, and others need no memory for that."""
+        if self._membership.may_manage:
+            _warm_up()
 
     @property
     def expected(self) -> Mapping[str, float]:

@@ -20,7 +20,6 @@ and is done before anything that was held back comes in.
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import pairwise
 from typing import Any
 
 from shoal.broker.effects import (
@@ -43,9 +42,10 @@ from shoal.overlays.self_organising.exchanges import LinkExchange, Listener
 from shoal.overlays.self_organising.links.healing import HEAL, Healing, HealingMessage
 from shoal.overlays.self_organising.links.memory import UNHEARD, UNKNOWN, Memory
 from shoal.overlays.self_organising.links.routing import Routing
-from shoal.overlays.self_organising.quiet_ring.quiet_ring import TIMER, QuietRing
+from shoal.overlays.self_organising.quiet_ring.quiet_ring import QuietRing
 from shoal.overlays.self_organising.quiet_ring.ring import Ring
 from shoal.overlays.self_organising.quiet_ring.ring_messages import Greeting, Standing, Verdict
+from shoal.overlays.self_organising.quiet_ring.steps import TIMER
 from shoal.overlays.tree.routing import TreeRouting
 from shoal.overlays.tree.routing_table import RoutingTable
 from shoal.overlays.tree.turning import Turn
@@ -381,7 +381,7 @@ class Overlay:
         return tuple(
             verdict
             for verdict in self._ring.verdicts.known.values()
-            if any({*ends} == pair for ends in _links(verdict.exchange))
+            if any({*ends} == pair for ends in verdict.exchange.links)
         )
 
     def _meet(
@@ -444,7 +444,3 @@ class Overlay:
         out.append(OpenLink(neighbour, is_lasting=True))
         if self.is_up(neighbour) and neighbour not in self._greeted:
             self._greet(neighbour, out)
-
-
-def _links(exchange: LinkExchange) -> list[tuple[BrokerId, BrokerId]]:
-    return [*pairwise(exchange.cycle), exchange.new_link]
