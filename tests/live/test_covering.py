@@ -150,7 +150,7 @@ class Churn:
         for reader in self.readers:
             assert {*reader.got} <= reader.may, reader.ranges
             assert reader.got == sorted({*reader.got}), reader.ranges
-        assert sum(len(reader.must) for reader in self.readers) > 100
+        assert sum(len(reader.must) for reader in self.readers) > 50
 
 
 def play(folder: Path, system: str, seed: int, rounds: int, *, kills: bool = False) -> None:
@@ -170,11 +170,11 @@ def play(folder: Path, system: str, seed: int, rounds: int, *, kills: bool = Fal
 
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_who_asks_for_what_others_cover_gets_all_of_it(tmp_path: Path, system: str) -> None:
-    play(tmp_path, system, seed=1, rounds=5)
+    play(tmp_path, system, seed=1, rounds=3)
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("seed", range(2, 8))
+@pytest.mark.parametrize("seed", range(2, 5))
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_also_when_brokers_are_killed_in_between(tmp_path: Path, system: str, seed: int) -> None:
     play(tmp_path, system, seed, rounds=8, kills=True)
