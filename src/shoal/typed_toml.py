@@ -77,18 +77,20 @@ def convert(
     overridden: Sequence[str] = (),
     known: Sequence[str] | None = None,
     pages: Mapping[str, str] = {},
+    within: str = "",
 ) -> T:
     """`data` as a `target`; TomlError names `label` (or the override) and the path of the key.
 
     `known` are the keys that an unknown one is compared with, if not the target's own; `pages`
-    say where keys are explained, by the first of a path, "" for all others.
+    say where keys are explained, by the first of a path, "" for all others; `within` is the path of
+    `data` itself.
     """
 
     def fail(path: str, problem: str) -> TomlError:
         origin = OVERRIDE if any(_concerns(key, path) for key in overridden) else label
         page = pages.get(re.split(r"[.\[]", path)[0], pages.get("", ""))
         where = f" ({page})" if page else ""
-        return TomlError(": ".join(filter(None, (origin, path, problem))) + where)
+        return TomlError(": ".join(filter(None, (origin, _join(within, path), problem))) + where)
 
     kind = inspect.type_info(target)
     problem = _first_problem(data, kind, "", known)
@@ -148,6 +150,11 @@ def _kinds(kind: inspect.Type) -> dict[str, inspect.StructType]:
 def _struct(data: Any, kind: inspect.Type) -> inspect.StructType | None:
     if isinstance(kind, inspect.StructType):
         return kind
+    if isinstance(kind, inspect.UnionType):
+        # A table that need not be there, or for which a text may stand.
+        structs = [one for one in kind.types if isinstance(one, inspect.StructType)]
+        if len(structs) == 1 and structs[0].tag_field is None:
+            return structs[0]
     return _kinds(kind).get(str(data.get(KIND))) if isinstance(data, dict) else None
 
 
@@ -207,4 +214,4 @@ def _explain(message: str, data: Any, kind: inspect.Type) -> tuple[str, str]:
 
 
 def _join(path: str, key: str) -> str:
-    return f"{path}.{key}" if path else key
+    return ".".join(filter(None, (path, key)))

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -219,3 +221,23 @@ def test_options_that_do_not_go(shell: Shell, options: list[str], complaint: str
     code, out, err = shell.match(SUBSCRIPTIONS, PUBLICATIONS, *options)
     assert (code, out) == (2, "")
     assert complaint in err
+
+
+def test_small_tables_wait_for_no_library(tmp_path: Path) -> None:
+    """Importing any of these takes longer than to match 2,000 rows."""
+    (tmp_path / "s.csv").write_text("id,filter\nlate,dep_delay > 30\nany,TRUE\n")
+    rows = "".join(f"{number},{number % 100}\n" for number in range(2_000))
+    (tmp_path / "p.csv").write_text(f"id,dep_delay\n{rows}")
+    options = ["match", "--subscriptions", "s.csv", "--publications", "p.csv"]
+    script = (
+        f"import sys; from shoal.cli.main import build_app; "
+        f"build_app('match')({options!r}, standalone_mode=False); "
+        "print([m for m in ('numba', 'pandas', 'pyspark') if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+    lines = done.stdout.splitlines()
+    assert len(lines) == 2_001
+    assert json.loads(lines[31]) == {"publication": 31, "subscriptions": ["any", "late"]}
+    assert lines[-1] == "[]"

@@ -1,4 +1,4 @@
-"""Tables matched in this process: the naive truth judges, at sizes that are compiled."""
+"""Tables matched in this process: the naive truth judges, one at a time and compiled."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from shoal.frames import match_frame
+from shoal.frames import match_frame, matching
 from shoal.frames.errors import TableError
 from shoal.frames.matching import ANSWERS, answers
 from shoal.frames.publications import Publications
@@ -65,12 +65,45 @@ def found(pairs: pa.Table) -> list[tuple[int, str]]:
     return sorted((row["id"], row["subscription"]) for row in pairs.to_pylist())
 
 
+@pytest.mark.parametrize("singly", [0, matching.SINGLY])
 @pytest.mark.parametrize("seed", range(5))
-def test_the_naive_truth(seed: int) -> None:
+def test_the_naive_truth(seed: int, singly: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(matching, "SINGLY", singly)
     publications, subscriptions = draw(Random(seed), 300, 400)
     pairs = match_frame(publications, subscriptions)
     assert found(pairs) == truth(publications, subscriptions)
     assert pairs.column("id").to_pylist() == sorted(pairs.column("id").to_pylist())
+
+
+@pytest.mark.parametrize("rows", [1, 5, 40])
+@pytest.mark.parametrize(
+    "filters",
+    [
+        {"id": ["a", "b", "c"], "filter": ["x > 3", "x IS NULL OR z", "NOT (x < 7) AND t <> 'u'"]},
+        {"id": [70, -1, 2**40], "filter": ["x = 4", "t LIKE '%v'", "y BETWEEN 0 AND 2"]},
+        {"id": [3, 1, 2], "x.low": [1, None, 4], "x.high": [9, 5, None], "t": ["u", None, "v"]},
+        {"id": ["p", "q"], "y.low": [0.5, None], "z": [None, True]},
+        {"id": ["p", "q"], "x.low": [2**53 + 1, 0]},
+    ],
+)
+def test_one_at_a_time_and_in_batches_are_the_same(
+    filters: dict[str, list[Any]], rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    random = Random(rows)
+    columns = {
+        "x": pa.array([random.choice([None, *range(10), 2**53]) for _ in range(rows)], pa.int64()),
+        "y": pa.array([random.choice([None, 0.5, float("nan"), 3.0]) for _ in range(rows)]),
+        "z": pa.array([random.choice([None, True, False]) for _ in range(rows)], pa.bool_()),
+        "t": pa.array([random.choice([None, "", "u", "v"]) for _ in range(rows)], pa.string()),
+    }
+    publications = pa.table({"id": list(range(rows)), **columns})
+    tables = []
+    for singly, few in ((0, 0), (matching.SINGLY, 2_000)):
+        monkeypatch.setattr(matching, "SINGLY", singly)
+        monkeypatch.setattr("shoal.frames.subscriptions.FEW", few)
+        tables.append(match_frame(publications, pa.table(filters)))
+    assert tables[0].schema == tables[1].schema
+    assert found(tables[0]) == found(tables[1])
 
 
 @pytest.mark.parametrize("wrap", [lambda table: table.to_pandas(), lambda table: table])

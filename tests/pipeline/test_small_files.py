@@ -128,7 +128,7 @@ def test_what_only_spark_reads_is_left_to_it(tmp_path: Path, changed: str, line:
 def test_the_command_needs_no_spark_and_says_repeats_and_reasons(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shoal.cli.commands.ingest.spark_command", None)
+    monkeypatch.setattr("shoal.cli.support.spark.spark_command", None)
     mapping, data = write(tmp_path, *FORMATS[0])
     out = tmp_path / "out"
     with pytest.raises(SystemExit) as ended:

@@ -1,5 +1,15 @@
-"""Tables in memory, matched without Spark: `match_frame` takes pandas, Polars and Arrow."""
+"""Tables in memory, matched without Spark: `match_frame` takes pandas, Polars and Arrow.
 
-from shoal.frames.matching import match_frame
+It is imported when it is asked for: rooms here that need no Arrow are read without it.
+"""
 
-__all__ = ["match_frame"]
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+
+def __getattr__(name: str) -> Any:
+    if name != "match_frame":
+        raise AttributeError(f"module 'shoal.frames' has no attribute {name!r}")
+    return importlib.import_module("shoal.frames.matching").match_frame

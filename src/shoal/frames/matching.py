@@ -8,12 +8,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
 
+from shoal.frames.columns import integers
 from shoal.frames.publications import SUBSCRIPTION, Publications
 from shoal.frames.subscriptions import Subscriptions
 
@@ -22,6 +24,10 @@ from shoal.frames.subscriptions import Subscriptions
 PAIRS_AIM = 1_000_000
 # How many publications are asked about first, when nothing is known about their matches.
 FIRST_PUBLICATIONS = 1_024
+
+# So many publications times subscriptions are matched one publication at a time: batches import
+# numba and read compiled kernels, half a second, and take as long as the others only from here on.
+SINGLY = 2_000_000
 
 ANSWERS = "answers"
 
@@ -42,10 +48,26 @@ def match_frame(publications: Any, subscriptions: Any, *, key: Sequence[str] | N
 
 def answers(publications: Publications, subscriptions: Subscriptions) -> Iterator[pa.RecordBatch]:
     """Batches of the keys, and of a list of subscriptions for each publication (`ANSWERS`)."""
+    if len(publications) * len(subscriptions) <= SINGLY:
+        yield _answers_singly(publications, subscriptions)
+        return
     names = publications.names
     answering = Answering(subscriptions, len(publications.key_fields), names)
     for batch in publications.batches():
         yield from answering.answers(batch)
+
+
+def _answers_singly(publications: Publications, subscriptions: Subscriptions) -> pa.RecordBatch:
+    """As `answers`, in one batch."""
+    index = subscriptions.index()
+    found = [sorted(index.match(attributes)) for _, attributes in publications.rows()]
+    offsets = np.zeros(len(found) + 1, np.int32)
+    np.cumsum([len(each) for each in found], out=offsets[1:])
+    numbers = np.fromiter(itertools.chain.from_iterable(found), np.int64, offsets[-1])
+    answer = pa.ListArray.from_arrays(integers(offsets), subscriptions.named(numbers))
+    keys = [column.combine_chunks() for column in publications.keys.columns]
+    fields = [*map(str, range(len(keys))), ANSWERS]
+    return pa.RecordBatch.from_arrays([*keys, answer], fields)
 
 
 def pair_schema(publications: Publications, subscriptions: Subscriptions) -> pa.Schema:
@@ -86,7 +108,7 @@ class Answering:
             offsets, numbers = self._index.match_batch(asked or [{}] * (end - begin))
             self._publications = max(1, PAIRS_AIM * (end - begin) // max(len(numbers), 1))
             found = self._subscriptions.named(numbers)
-            answer = pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), found)
+            answer = pa.ListArray.from_arrays(integers(offsets.astype(np.int32)), found)
             keys = [column.slice(begin, end - begin) for column in batch.columns[: self._keys]]
             yield pa.RecordBatch.from_arrays([*keys, answer], fields)
             begin = end

@@ -75,6 +75,10 @@ class Publications:
         whole = pa.Table.from_arrays(columns, names).combine_chunks()
         yield from whole.to_batches(max_chunksize=BATCH_ROWS)
 
+    def first(self, most: int | None) -> Publications:
+        """The first rows; all without a number."""
+        return Publications(self.keys[:most], self.attributes[:most])
+
     def rows(self) -> Iterator[tuple[object, dict[str, Value]]]:
         """Each publication's name and its attributes, without those that are missing."""
         names = row_names(self.keys)

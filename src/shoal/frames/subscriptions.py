@@ -23,8 +23,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
-import pyarrow.compute as pc  # type: ignore[import-untyped]  # as above
 
+from shoal.frames.columns import binaries, flags, integers, texts
 from shoal.frames.errors import TableError
 from shoal.language import FilterSyntaxError, parse
 from shoal.matching import MatchIndex
@@ -45,6 +45,8 @@ FILTER = "filter"
 EXPRESSION = "encoded filter"
 # As many complaints as a person reads before going to the data.
 COMPLAINTS_SHOWN = 3
+# Of so few conjunctions filters are made one by one: loading them imports numba.
+FEW = 2_000
 # From here on an integer need not be a double, and a row's bounds are doubles.
 EXACT_INTEGERS = 2**53
 
@@ -120,7 +122,7 @@ class Subscriptions:
 
     def named(self, numbers: npt.NDArray[np.int64]) -> pa.Array:
         """The ids that the index's numbers stand for."""
-        found = pa.array(numbers, pa.int64())
+        found = integers(numbers)
         return found.cast(self.ids.type) if self._has_numbers else self.ids.take(found)
 
     def named_one(self, numbers: Sequence[int]) -> list[str | int]:
@@ -129,13 +131,14 @@ class Subscriptions:
             return list(numbers)
         return [self.ids[number].as_py() for number in numbers]
 
-    def filters(self) -> Iterator[tuple[str | int, Filter]]:
-        """Every subscription's id and filter, in the order of the table."""
+    def filters(self, most: int | None = None) -> Iterator[tuple[str | int, Filter]]:
+        """Every subscription's id and filter, or those of the first, in the order of the table."""
+        ids = self.ids[:most]
         if self._expressions is not None:
-            filters = decoded(self._expressions)
+            filters = decoded(self._expressions[:most])
         else:
-            filters = (_conjunction(row) for row in _rows(self._columns, len(self)))
-        yield from zip(self.ids.to_pylist(), filters, strict=True)
+            filters = (_conjunction(row) for row in _rows(self._columns[:most], len(ids)))
+        yield from zip(ids.to_pylist(), filters, strict=True)
 
     @property
     def _has_numbers(self) -> bool:
@@ -145,9 +148,9 @@ class Subscriptions:
         index = MatchIndex()
         numbers = np.arange(len(self))
         if self._has_numbers:
-            numbers = self.ids.to_numpy(zero_copy_only=False).astype(np.int64)
-        if self._expressions is not None:
-            for number, filter in zip(numbers.tolist(), decoded(self._expressions), strict=True):
+            numbers = np.from_dlpack(self.ids).astype(np.int64)
+        if self._expressions is not None or len(self) <= FEW:
+            for number, (_, filter) in zip(numbers.tolist(), self.filters(), strict=True):
                 index.add(number, filter)
             return index
         columns = {name: self._columns.column(name) for name in self._columns.column_names}
@@ -155,7 +158,7 @@ class Subscriptions:
         for column in columns.values():
             exact &= _is_exact(column.combine_chunks())
         loaded = pa.table(columns | {"id": numbers})
-        index.add_table(loaded if exact.all() else loaded.filter(pa.array(exact)))
+        index.add_table(loaded if exact.all() else loaded.filter(flags(exact)))
         for row in np.flatnonzero(~exact).tolist():
             index.add(int(numbers[row]), _conjunction(self._columns.slice(row, 1).to_pylist()[0]))
         return index
@@ -181,15 +184,15 @@ def id_column(columns: Sequence[str]) -> str:
     )
 
 
-def encoded(ids: pa.Array, texts: Iterable[str | None]) -> pa.RecordBatch:
+def encoded(ids: pa.Array, filters: Iterable[str | None]) -> pa.RecordBatch:
     """Columns `id`, `EXPRESSION` for `decoded`, and `wrong`: null, or why there is none."""
     expressions, wrong = [], []
-    for text in texts:
+    for text in filters:
         expression, complaint = _parsed(text)
         expressions.append(expression)
         wrong.append(complaint)
     return pa.RecordBatch.from_arrays(
-        [ids, pa.array(expressions, pa.binary()), pa.array(wrong, pa.string())],
+        [ids, binaries(expressions), texts(wrong)],
         ["id", EXPRESSION, "wrong"],
     )
 
@@ -207,9 +210,9 @@ def _parsed(text: str | None) -> tuple[bytes | None, str | None]:
 def complain(read: pa.Table | pa.RecordBatch) -> None:
     """TableError with the first of the rows of `encoded` that are wrong."""
     wrong = pa.chunked_array(read.column("wrong")).combine_chunks()
-    rows = np.flatnonzero(wrong.is_valid().to_numpy(zero_copy_only=False)).tolist()
-    if not rows:
+    if wrong.null_count == len(wrong):
         return
+    rows = np.flatnonzero(wrong.is_valid().to_numpy(zero_copy_only=False)).tolist()
     ids = read.column("id")
     lines = [
         f"subscriptions, row {row + 1} (id {ids[row].as_py()!r}): {wrong[row].as_py()}"
@@ -236,10 +239,10 @@ def check_ids(ids: pa.Array) -> None:
         row = ids.is_null().to_numpy(zero_copy_only=False).argmax()
         raise TableError(f"subscriptions, row {row + 1}: the id is null")
     if pa.types.is_integer(ids.type):
-        ordered = np.sort(ids.to_numpy(zero_copy_only=False))
+        ordered = np.sort(np.from_dlpack(ids))
         is_unique = bool((ordered[1:] > ordered[:-1]).all())
     else:
-        is_unique = len(pc.unique(ids)) == len(ids)
+        is_unique = len(ids.unique()) == len(ids)
     if is_unique:
         return
     first: dict[object, int] = {}
@@ -266,7 +269,7 @@ def _check_column(name: str, values: pa.Array) -> None:
 
 
 def _check_numbers(name: str, side: str, values: pa.Array) -> None:
-    numbers = values.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False)
+    numbers = np.from_dlpack(values.cast(pa.float64()).fill_null(0.0))
     allowed = np.isfinite(numbers)
     if side:
         allowed |= numbers == _OPEN[side]

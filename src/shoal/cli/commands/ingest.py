@@ -15,17 +15,18 @@ from shoal.cli.support.spark import (
     LOCAL_MASTER,
     LOCAL_MEMORY,
     EngineOption,
+    Making,
     MasterOption,
     MemoryOption,
     OutOption,
     OverwriteOption,
     check_exist,
     print_counts,
-    spark_command,
-    without_spark,
 )
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from shoal.pipeline.ingest import IngestCounts
 
 # Reasons that are said at the end; the table has all.
@@ -58,29 +59,14 @@ def ingest(
         raise UserError(f"{source}: name the files to read after it")
     check_exist(*([Path(source)] if source.endswith(".toml") else []))
     check_files(*given)
-    counts = None
-    if source.endswith(".toml"):
-        counts = without_spark(
-            f"reading {source}",
-            lambda: _small(Path(source), given, out, overwrite=overwrite),
-            out,
-            overwrite=overwrite,
-            engine=engine,
-            master=master,
-        )
-    if counts is None:
-        with spark_command(
-            "ingest", out, overwrite=overwrite, master=master, memory=memory, inputs=given
-        ) as (spark, status):
-            from shoal.pipeline.ingest import ingest_flights, ingest_mapped, ingest_quotes
-
-            status.update(f"reading {source}")
-            if source == "flights":
-                counts = ingest_flights(spark, out, overwrite=overwrite)
-            elif source == "quotes":
-                counts = ingest_quotes(spark, given, out, overwrite=overwrite)
-            else:
-                counts = ingest_mapped(spark, Path(source), given, out, overwrite=overwrite)
+    is_mapped = source.endswith(".toml")
+    making = Making("ingest", out, overwrite, engine, master, memory)
+    counts = making.make(
+        f"reading {source}",
+        (lambda: _small(Path(source), given, out, overwrite=overwrite)) if is_mapped else None,
+        lambda spark: _by_spark(spark, source, given, out, overwrite=overwrite),
+        inputs=given,
+    )
     print_counts(
         f"{source} -> {out}",
         {
@@ -107,6 +93,18 @@ def _small(mapping: Path, files: Sequence[Path], out: Path, *, overwrite: bool) 
     from shoal.pipeline.ingest import ingest_small
 
     return ingest_small(mapping, files, out, overwrite=overwrite)
+
+
+def _by_spark(
+    spark: SparkSession, source: str, files: Sequence[Path], out: Path, *, overwrite: bool
+) -> IngestCounts:
+    from shoal.pipeline.ingest import ingest_flights, ingest_mapped, ingest_quotes
+
+    if source == "flights":
+        return ingest_flights(spark, out, overwrite=overwrite)
+    if source == "quotes":
+        return ingest_quotes(spark, files, out, overwrite=overwrite)
+    return ingest_mapped(spark, Path(source), files, out, overwrite=overwrite)
 
 
 def _most_frequent(reasons: Mapping[str, int]) -> list[str]:

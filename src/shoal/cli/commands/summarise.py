@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -14,14 +14,16 @@ from shoal.cli.support.spark import (
     LOCAL_MASTER,
     LOCAL_MEMORY,
     EngineOption,
+    Making,
     MasterOption,
     MemoryOption,
     OutOption,
     OverwriteOption,
     check_exist,
-    spark_command,
-    without_spark,
 )
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def summarise(
@@ -43,30 +45,13 @@ def summarise(
     """
     _check(runs, truth)
     window_us = window_s * 1_000_000
-    is_done = without_spark(
+    making = Making("summarise", out, overwrite, engine, master, memory)
+    making.make(
         "comparing deliveries with the truth",
         lambda: _small(runs, truth, out, window_us, overwrite=overwrite),
-        out,
-        overwrite=overwrite,
-        engine=engine,
-        master=master,
+        lambda spark: _by_spark(spark, runs, truth, out, window_us, overwrite=overwrite),
+        inputs=[*runs, truth],
     )
-    if not is_done:
-        with spark_command(
-            "summarise",
-            out,
-            overwrite=overwrite,
-            master=master,
-            memory=memory,
-            inputs=[*runs, truth],
-        ) as (spark, status):
-            from shoal.pipeline.schemas import TRUTH
-            from shoal.pipeline.summaries import write_summary
-            from shoal.pipeline.tables import read_table
-
-            status.update("comparing deliveries with the truth")
-            expected = read_table(spark, truth, TRUTH)
-            write_summary(spark, runs, expected, out, window_us=window_us, overwrite=overwrite)
     from shoal.cli.support.outcome import outcome_table, verdict_line
     from shoal.pipeline.checks.provenance import judge_of
     from shoal.report.comparison import sentences
@@ -82,11 +67,27 @@ def summarise(
 
 def _small(
     runs: Sequence[Path], truth: Path, out: Path, window_us: int, *, overwrite: bool
-) -> bool:
+) -> None:
     from shoal.pipeline.small.summaries import write_small_summary
 
     write_small_summary(runs, truth, out, window_us=window_us, overwrite=overwrite)
-    return True
+
+
+def _by_spark(
+    spark: SparkSession,
+    runs: Sequence[Path],
+    truth: Path,
+    out: Path,
+    window_us: int,
+    *,
+    overwrite: bool,
+) -> None:
+    from shoal.pipeline.schemas import TRUTH
+    from shoal.pipeline.summaries import write_summary
+    from shoal.pipeline.tables import read_table
+
+    expected = read_table(spark, truth, TRUTH)
+    write_summary(spark, runs, expected, out, window_us=window_us, overwrite=overwrite)
 
 
 def _check(runs: Sequence[Path], truth: Path) -> None:

@@ -12,16 +12,17 @@ from shoal.cli.support.spark import (
     LOCAL_MASTER,
     LOCAL_MEMORY,
     EngineOption,
+    Making,
     MasterOption,
     MemoryOption,
     OutOption,
     OverwriteOption,
     print_counts,
-    spark_command,
-    without_spark,
 )
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from shoal.pipeline.truth import TruthCounts
 
 
@@ -39,22 +40,13 @@ def truth(
     """
     if not workload.is_dir():
         raise UserError(f"{workload} is not a folder; make one with `shoal workload`")
-    counts = without_spark(
+    making = Making("truth", out, overwrite, engine, master, memory)
+    counts = making.make(
         "judging every publication by every filter",
         lambda: _small(workload, out, overwrite=overwrite),
-        out,
-        overwrite=overwrite,
-        engine=engine,
-        master=master,
+        lambda spark: _by_spark(spark, workload, out, overwrite=overwrite),
+        inputs=[workload],
     )
-    if counts is None:
-        with spark_command(
-            "truth", out, overwrite=overwrite, master=master, memory=memory, inputs=[workload]
-        ) as (spark, status):
-            from shoal.pipeline.truth import write_truth
-
-            status.update("judging every publication by every filter")
-            counts = write_truth(spark, workload, out, overwrite=overwrite)
     print_counts(
         f"{workload} -> {out}",
         {
@@ -69,3 +61,9 @@ def _small(workload: Path, out: Path, *, overwrite: bool) -> TruthCounts:
     from shoal.pipeline.small.truth import write_small_truth
 
     return write_small_truth(workload, out, overwrite=overwrite)
+
+
+def _by_spark(spark: SparkSession, workload: Path, out: Path, *, overwrite: bool) -> TruthCounts:
+    from shoal.pipeline.truth import write_truth
+
+    return write_truth(spark, workload, out, overwrite=overwrite)

@@ -15,6 +15,7 @@ from shoal.cli.support.spark import (
     LOCAL_MASTER,
     LOCAL_MEMORY,
     EngineOption,
+    Making,
     MasterOption,
     MemoryOption,
     OutOption,
@@ -22,11 +23,11 @@ from shoal.cli.support.spark import (
     check_exist,
     check_new,
     print_counts,
-    spark_command,
-    without_spark,
 )
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from shoal.pipeline.workloads.windows import Window
     from shoal.pipeline.workloads.workload import WorkloadCounts, WorkloadOptions
 
@@ -117,23 +118,12 @@ def workload(
         window=window,
         duration_us=None if duration_s is None else round(duration_s * US_PER_S),
     )
-    counts = without_spark(
-        "reading publications",
+    making = Making("workload", out, overwrite, engine, master, memory)
+    counts = making.make(
+        "deriving publishers and subscriptions",
         lambda: _small(publications, out, options, overwrite=overwrite),
-        out,
-        overwrite=overwrite,
-        engine=engine,
-        master=master,
+        lambda spark: _by_spark(spark, publications, out, options, overwrite=overwrite),
     )
-    if counts is None:
-        with spark_command("workload", out, overwrite=overwrite, master=master, memory=memory) as (
-            spark,
-            status,
-        ):
-            from shoal.pipeline.workloads.workload import write_workload
-
-            status.update("deriving publishers and subscriptions")
-            counts = write_workload(spark, publications, out, options, overwrite=overwrite)
     _print(f"{publications} -> {out}", counts)
     for complaint in counts.complaints:
         print(f"shoal: warning: {complaint}", file=sys.stderr)
@@ -145,6 +135,19 @@ def _small(
     from shoal.pipeline.workloads.small_workload import write_small_workload
 
     return write_small_workload(publications, out, options, overwrite=overwrite)
+
+
+def _by_spark(
+    spark: SparkSession,
+    publications: Path,
+    out: Path,
+    options: WorkloadOptions,
+    *,
+    overwrite: bool,
+) -> WorkloadCounts:
+    from shoal.pipeline.workloads.workload import write_workload
+
+    return write_workload(spark, publications, out, options, overwrite=overwrite)
 
 
 def _number_or_file(option: str, text: str | None) -> tuple[int | None, Path | None]:

@@ -6,7 +6,6 @@ Lines that stand beside a table are used as they are.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -58,14 +57,15 @@ def as_lines(
 def _subscriptions(given: Wanted) -> Subscriptions:
     import pyarrow as pa
 
+    from shoal.frames.columns import texts
     from shoal.frames.reading import read_table_file
     from shoal.frames.subscriptions import FILTER, Subscriptions
 
     if isinstance(given, Path):
         check_files(given)
         return Subscriptions.of_table(read_table_file(given, inside="subscriptions.parquet"))
-    texts = {"id": [each.id for each in given], FILTER: [each.text for each in given]}
-    return Subscriptions.of_table(pa.table({k: pa.array(v, pa.string()) for k, v in texts.items()}))
+    ids, filters = texts(str(each.id) for each in given), texts(each.text for each in given)
+    return Subscriptions.of_table(pa.table({"id": ids, FILTER: filters}))
 
 
 def _publications(given: Given, wanted: Subscriptions) -> Publications | Sequence[ReadPublication]:
@@ -79,8 +79,7 @@ def _publications(given: Given, wanted: Subscriptions) -> Publications | Sequenc
 
 
 def _wanted_lines(wanted: Subscriptions, most: int | None = None) -> list[ReadSubscription]:
-    rows = islice(wanted.filters(), most)
-    return [ReadSubscription(id, filter, "") for id, filter in rows]
+    return [ReadSubscription(id, filter, "") for id, filter in wanted.filters(most)]
 
 
 def _given_lines(
@@ -88,7 +87,7 @@ def _given_lines(
 ) -> list[ReadPublication]:
     if isinstance(given, Sequence):
         return list(given[:most])
-    return [ReadPublication(name, values) for name, values in islice(given.rows(), most)]
+    return [ReadPublication(name, values) for name, values in given.first(most).rows()]
 
 
 def _answers(

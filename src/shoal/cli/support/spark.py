@@ -6,7 +6,7 @@ import contextlib
 import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeVar
 from urllib.parse import unquote
 
 import typer
@@ -78,31 +78,50 @@ def spark_command(
             raise UserError(spark_complaint(error)) from error
 
 
-def without_spark(
-    doing: str,
-    work: Callable[[], _T],
-    out: Path,
-    *,
-    overwrite: bool,
-    engine: Engine,
-    master: str,
-) -> _T | None:
-    """What came of `work` on what is small, with a spinner; None where Spark must do it.
+class Making(NamedTuple):
+    """What the command line says about making tables: where, and by what."""
 
-    What a user did wrong is a UserError.
-    """
-    if engine == "spark" or master != LOCAL_MASTER:
-        return None
-    check_new(out, overwrite=overwrite)
-    with Console(stderr=True).status(doing):
-        from shoal.pipeline.small.tables import NeedsSparkError
+    command: str
+    out: Path
+    overwrite: bool
+    engine: Engine
+    master: str
+    memory: str
 
-        try:
-            return work()
-        except NeedsSparkError:
-            return None
-        except ValueError as error:
-            raise UserError(str(error)) from error
+    def make(
+        self,
+        doing: str,
+        without: Callable[[], _T] | None,
+        by_spark: Callable[[SparkSession], _T],
+        *,
+        inputs: Sequence[Path] = (),
+    ) -> _T:
+        """What came of `without` Spark, or `by_spark` where that is asked for, or needed.
+
+        A spinner says what it is `doing`; what a user did wrong is a UserError.  Where the `inputs`
+        are said and small, the session is one for little work.
+        """
+        check_new(self.out, overwrite=self.overwrite)
+        if without is not None and self.engine == "auto" and self.master == LOCAL_MASTER:
+            with Console(stderr=True).status(doing):
+                from shoal.pipeline.small.tables import NeedsSparkError
+
+                try:
+                    return without()
+                except NeedsSparkError:
+                    pass
+                except ValueError as error:
+                    raise UserError(str(error)) from error
+        with spark_command(
+            self.command,
+            self.out,
+            overwrite=self.overwrite,
+            master=self.master,
+            memory=self.memory,
+            inputs=inputs,
+        ) as (spark, status):
+            status.update(doing)
+            return by_spark(spark)
 
 
 def _are_small(inputs: Sequence[Path]) -> bool:

@@ -157,11 +157,11 @@ def decode_mapping(text: str, where: str) -> Mapping:
         given = table.get(section, {})
         # One by one: msgspec's own message would not say which of them is wrong.
         for name, value in given.items() if isinstance(given, dict) else ():
-            place = f"{where}: {section}.{name}"
+            place = f"{section}.{name}"
             if section == "columns" and isinstance(value, str):
-                _check_type(value, place)
+                _check_type(value, f"{where}: {place}")
             else:
-                _convert(value, rule, place)
+                _convert(value, rule, where, place)
     mapping = _convert(table, Mapping, where)
     try:
         _check(mapping)
@@ -176,9 +176,9 @@ def _check_type(name: str, where: str) -> None:
         raise MappingError(f"{where}: {name!r} is no type; use one of {types} ({PAGE})")
 
 
-def _convert(value: Any, kind: type[T], where: str) -> T:
+def _convert(value: Any, kind: type[T], where: str, within: str = "") -> T:
     try:
-        return typed_toml.convert(value, kind, where, pages={"": PAGE})
+        return typed_toml.convert(value, kind, where, pages={"": PAGE}, within=within)
     except TomlError as error:
         raise MappingError(str(error)) from None
 
