@@ -11,6 +11,9 @@ covering, and with covering and merging everybody must get the same.
 Prints, for each: messages about subscriptions between brokers while all subscribe, and for each
 change when clients come and go; rows of all brokers' tables; seconds until all have subscribed, the
 slowest input among them; and publications per second.  Exits with 1 when deliveries differ.
+
+Before that: what all brokers of the tree must tell each other at least with covering, with unions
+of each broker's own clients, and with unions at every broker on the way, too, as PADRES has them.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ import time
 import zipfile
 from collections import deque
 from collections.abc import Iterator, Sequence
+from functools import cache
 from random import Random
 from typing import Any, NamedTuple
 
@@ -33,7 +37,8 @@ from shoal.broker.effects import Deliver, Input, Received, Requested, Send, Star
 from shoal.broker.machine import Broker
 from shoal.broker.messages import Advertise, Message, Publish, Subscribe, Unsubscribe
 from shoal.language import parse
-from shoal.model import Advertisement, Publication, Subscription
+from shoal.matching import CoveringSet, Merging, overlaps
+from shoal.model import Advertisement, Filter, Publication, Subscription
 from shoal.overlays.octopia.messages import HomeChange
 from shoal.overlays.registry import SYSTEMS, strategy_factory
 from shoal.overlays.trace_rows import BrokerPlace
@@ -128,6 +133,77 @@ def workload(
     return made
 
 
+def tree_links(brokers: Sequence[str]) -> list[tuple[str, str]]:
+    """A balanced binary tree."""
+    return [(brokers[(at - 1) // 2], brokers[at]) for at in range(1, len(brokers))]
+
+
+class LeastTold:
+    """What a tree's brokers tell each other at rest, computed without brokers or bounded work."""
+
+    def __init__(self, brokers: Sequence[str], made: Workload) -> None:
+        self._links = tree_links(brokers)
+        self._around: dict[str, list[str]] = {name: [] for name in brokers}
+        for left, right in self._links:
+            self._around[left].append(right)
+            self._around[right].append(left)
+        self._made = made
+        self._own: dict[str, list[Filter]] = {name: [] for name in brokers}
+        for interest, home in made.subscriptions:
+            self._own[home].append(interest.filter)
+
+    def rows(self, *, own: bool, on_the_way: bool) -> int:
+        """With unions of each broker's own, or of all that each tells."""
+        made = {
+            name: [*_unions(filters), *filters] if own else filters
+            for name, filters in self._own.items()
+        }
+
+        @cache
+        def told(source: str, target: str) -> list[Filter]:
+            found = list(made[source])
+            for other in self._around[source]:
+                if other != target:
+                    found += told(other, source)
+            promised = self._promised(target, source)
+            found = [each for each in found if any(overlaps(each, one) for one in promised)]
+            return _kept([*_unions(found), *found] if on_the_way else found)
+
+        return sum(
+            len(told(source, target))
+            for link in self._links
+            for source, target in (link, link[::-1])
+        )
+
+    def _promised(self, broker: str, but: str) -> list[Filter]:
+        """What is advertised there, and behind it."""
+        reached, before = [broker], {broker: but}
+        for each in reached:
+            for other in self._around[each]:
+                if other != before[each]:
+                    before[other] = each
+                    reached.append(other)
+        return [each.filter for each, home in self._made.advertisements if home in before]
+
+
+def _unions(filters: Sequence[Filter]) -> list[Filter]:
+    merging: Merging[int] = Merging()
+    found: dict[Filter, None] = {}
+    for at, filter in enumerate(dict.fromkeys(filters)):
+        change = merging.add(at, filter)
+        for each in change.gone:
+            del found[each]
+        found.update(dict.fromkeys(change.new))
+    return list(found)
+
+
+def _kept(filters: Sequence[Filter]) -> list[Filter]:
+    covering: CoveringSet[Filter] = CoveringSet()
+    for each in dict.fromkeys(filters):
+        covering.add(each, each)
+    return list(covering.kept)
+
+
 class Network:
     """Brokers of one system, whose messages arrive in the order in which they are sent."""
 
@@ -135,7 +211,7 @@ class Network:
         parameters: Any = SYSTEMS[system].parameters(**settings)
         parameters = SYSTEMS[system].complete(parameters, brokers)
         if SYSTEMS[system].links is None:
-            links = [(brokers[(at - 1) // 2], brokers[at]) for at in range(1, len(brokers))]
+            links = tree_links(brokers)
         else:
             links = list(SYSTEMS[system].make_links(parameters, brokers))
         factory = strategy_factory(system, parameters)
@@ -247,6 +323,12 @@ def main() -> int:
     same = True
     for name, source in (("quotes", quotes), ("flights", flights)):
         made = workload(source(), brokers, options.subscriptions)
+        least = LeastTold(brokers, made)
+        print(
+            f"{name}, tree, told at least: covering {least.rows(own=False, on_the_way=False):,}, "
+            f"unions at clients' brokers {least.rows(own=True, on_the_way=False):,}, "
+            f"at every broker {least.rows(own=True, on_the_way=True):,}"
+        )
         for system in ("tree", "octopia"):
             print(f"{name}, {system}: {len(made.subscriptions):,} subscriptions")
             found = []

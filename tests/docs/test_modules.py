@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from tools.modules import SOURCES, first_line, modules
 
 PACKAGES = sorted(each.parent for each in SOURCES.rglob("__init__.py"))
@@ -17,3 +19,23 @@ def test_a_package_is_printed_with_its_rooms() -> None:
     assert found["protocol.py"].startswith("OctopiA at one broker")
     assert found["ways/"] == first_line(SOURCES / "overlays" / "octopia" / "ways")
     assert found["  copies.py"].startswith("Which copies of a publication go where")
+
+
+def test_the_map_names_what_there_is() -> None:
+    """ARCHITECTURE.md's table of packages: each package, its rooms, and where to start reading."""
+    root = SOURCES.parents[1]
+    rows = [
+        line.split(" | ")
+        for line in (root / "ARCHITECTURE.md").read_text(encoding="utf-8").splitlines()
+        if line.startswith("| `") and line.count(" | ") == 2
+    ]
+    packages = {row[0].strip("| `"): row for row in rows}
+    assert {f"{each.name}/" for each in SOURCES.iterdir() if each.is_dir()} - {"__pycache__/"} <= (
+        set(packages)
+    )
+    for package, (_, said, start) in packages.items():
+        folder = SOURCES / package if (SOURCES / package).exists() else root / package
+        assert folder.exists(), package
+        for name in re.findall(r"`([\w/.]+)`", said.split(". Its")[0] + start):
+            if name.endswith(("/", ".py", ".lark")) and folder.is_dir():
+                assert (folder / name).exists() or (root / name).exists(), f"{package} {name}"

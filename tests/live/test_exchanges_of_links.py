@@ -112,7 +112,7 @@ def test_brokers_that_are_killed_while_links_are_exchanged(
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("seed", range(1, 7))
+@pytest.mark.parametrize("seed", range(1, 11))
 def test_brokers_that_are_killed_at_random_while_links_are_exchanged(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -39,7 +39,7 @@ from shoal.mqtt.federation.roaming.homes import Homes
 from shoal.mqtt.limits import DEFAULT_LIMITS, MICROSECONDS, Limits
 from shoal.mqtt.memory.journal import Journal
 from shoal.mqtt.messages import Message
-from shoal.mqtt.reception import QUEUES_ARE_FULL, Reception
+from shoal.mqtt.reception import Reception
 from shoal.mqtt.sessions.audience import Audience
 from shoal.mqtt.sessions.delivering.backlog import Backlog
 from shoal.mqtt.sessions.delivering.outgoing import ClientConnection
@@ -48,7 +48,7 @@ from shoal.mqtt.sessions.fan_out import FanOut
 from shoal.mqtt.sessions.leaving import Leaving
 from shoal.mqtt.sessions.presence import Presence
 from shoal.mqtt.sessions.retained import RetainedStore
-from shoal.mqtt.sessions.session import CANNOT_WRITE, Session
+from shoal.mqtt.sessions.session import Session
 from shoal.mqtt.sessions.sessions import Sessions
 from shoal.mqtt.sessions.subscribing import Subscribing
 from shoal.mqtt.sessions.subscriptions import Subscriptions
@@ -83,8 +83,6 @@ class BrokerClients:
         # Whether the driver wants nothing taken from any client for now, and what waits meanwhile.
         self.is_held = False
         self.held_bytes = 0
-        # Why the disk has publications above QoS 0 refused; empty while it does not.
-        self.refusal = ""
         # What is on its way to all clients.
         self.backlog = Backlog(limits.maximum_all_queued_bytes)
         self.retained = RetainedStore(
@@ -121,6 +119,7 @@ class BrokerClients:
                 now_us,
             )
             self._reception.moving = self.federation.moving
+            self._reception.crowding = self.federation.crowding
         # Whether the network keeps publishers' order: then the last of each says what came before.
         self.keeps_order = True
         # Where it does not: the attribute by whose text it is kept, if by any.
@@ -173,22 +172,16 @@ class BrokerClients:
 
     def refuse(self, refusal: str) -> None:
         """Refuse publications above QoS 0 for this reason, or with an empty text do not."""
-        self.refusal = refusal
+        self._reception.refusal = refusal
+
+    @property
+    def refusal(self) -> str:
+        """Why the disk has publications above QoS 0 refused; empty while it does not."""
+        return self._reception.refusal
 
     def reason_to_refuse(self, now_us: int) -> str:
         """Why publications above QoS 0 are refused; empty while they are not."""
-        if self.journal is not None:
-            if self.journal.is_failing:
-                return CANNOT_WRITE
-            if self.refusal:
-                return self.refusal
-        if self.backlog.is_full:
-            return QUEUES_ARE_FULL
-        if self.federation is not None:
-            broker = self.federation.crowding.full(now_us)
-            if broker is not None:
-                return f"{QUEUES_ARE_FULL} at {broker}"
-        return ""
+        return self._reception.reason_to_refuse(now_us)
 
     @property
     def are_in_streams(self) -> bool:
@@ -453,10 +446,3 @@ class BrokerClients:
             answer(now_us)
         else:
             self.federation.when_known(answer, now_us)
-
-    # --- statistics ---------------------------------------------------------------------------
-
-    @property
-    def dropped(self) -> int:
-        """Publications that sessions could not keep."""
-        return self.sessions.dropped

@@ -1,10 +1,11 @@
-"""Who is let in to one broker, by what name, and who may be sent here from another."""
+"""What one broker takes: clients, by what names, those of other brokers, and publications."""
 
 from __future__ import annotations
 
 from shoal.model import BrokerId
 from shoal.mqtt.access import Access, Admission, Credentials, Permissions
 from shoal.mqtt.codec.reason_codes import ReasonCode
+from shoal.mqtt.federation.crowding import Crowding
 from shoal.mqtt.federation.moving import Moving
 from shoal.mqtt.limits import Limits
 from shoal.mqtt.memory.journal import Journal
@@ -19,7 +20,10 @@ TOO_MANY = "too many connections"
 
 
 class Reception:
-    """One broker's; `moving`, in a network, says whether it is drained."""
+    """One broker's; in a network `moving` says whether it is drained, `crowding` who has no room.
+
+    `refusal`: why the disk has publications above QoS 0 refused; empty while it does not.
+    """
 
     def __init__(
         self,
@@ -32,7 +36,9 @@ class Reception:
     ) -> None:
         self.limits = limits
         self.access = access
+        self.refusal = ""
         self.moving: Moving | None = None
+        self.crowding: Crowding | None = None
         self.journal: Journal | None = None
         self._broker_id = broker_id
         self._statistics = statistics
@@ -66,6 +72,21 @@ class Reception:
         if self.journal is not None and self.journal.is_failing:
             return CANNOT_WRITE
         return QUEUES_ARE_FULL if self._sessions.backlog.is_full else ""
+
+    def reason_to_refuse(self, now_us: int) -> str:
+        """Why publications above QoS 0 are refused; empty while they are not."""
+        if self.journal is not None:
+            if self.journal.is_failing:
+                return CANNOT_WRITE
+            if self.refusal:
+                return self.refusal
+        if self._sessions.backlog.is_full:
+            return QUEUES_ARE_FULL
+        if self.crowding is not None:
+            broker = self.crowding.full(now_us)
+            if broker is not None:
+                return f"{QUEUES_ARE_FULL} at {broker}"
+        return ""
 
     def permissions(self, user: str, client_id: str) -> Permissions:
         """What a user may do, by today's rules."""

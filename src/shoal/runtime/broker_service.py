@@ -350,7 +350,7 @@ class BrokerService:
                 "retained": len(self.door.clients.retained),
                 "publications": statistics.publications_received,
                 "deliveries": statistics.deliveries,
-                "dropped": self.door.clients.dropped,
+                "dropped": self.door.clients.sessions.dropped,
                 "refused": statistics.publications_refused,
                 "refusals": [
                     {"what": what, "reason": reason, "count": count}

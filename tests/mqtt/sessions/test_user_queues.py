@@ -61,7 +61,7 @@ def test_a_user_with_many_sessions_fills_only_its_own_share(is_there: bool) -> N
     assert codes == {ReasonCode.SUCCESS}
     assert not house.clients.backlog.is_full
     assert house.clients.backlog.bytes <= 36 * EACH
-    assert house.clients.dropped == 400 - 20
+    assert house.clients.sessions.dropped == 400 - 20
     again = house.connect("good", username="carol", clean_start=False, properties=KEPT)
     assert len(again.take_publications()) == 15
 
@@ -73,7 +73,7 @@ def test_a_message_in_many_sessions_of_a_user_counts_once() -> None:
     publisher = house.connect("p", username="alice")
     for _ in range(14):  # 14 messages, and 280 entries
         publish(publisher, "a")
-    assert house.clients.dropped == 0
+    assert house.clients.sessions.dropped == 0
 
 
 def test_what_is_taken_makes_room_again() -> None:
@@ -84,7 +84,7 @@ def test_what_is_taken_makes_room_again() -> None:
     for _ in range(10):
         publish(publisher, "a")
         publish(publisher, "b")
-    assert house.clients.dropped == 15
+    assert house.clients.sessions.dropped == 15
     for name in ("one", "two"):
         again = house.connect(name, username="bob", clean_start=False, properties=KEPT)
         assert len(again.take_publications()) == (3 if name == "one" else 2)
@@ -92,7 +92,7 @@ def test_what_is_taken_makes_room_again() -> None:
     assert house.clients.backlog.bytes == 0
     for _ in range(5):
         publish(publisher, "a")
-    assert house.clients.dropped == 15
+    assert house.clients.sessions.dropped == 15
 
 
 def test_who_has_no_name_shares_with_nobody() -> None:
@@ -102,7 +102,7 @@ def test_who_has_no_name_shares_with_nobody() -> None:
     publisher = house.connect("p", username="alice")
     for count in range(20):
         publish(publisher, f"a/{count % 4}")
-    assert house.clients.dropped == 0
+    assert house.clients.sessions.dropped == 0
 
 
 def test_a_file_that_is_read_again_changes_the_share() -> None:
@@ -111,9 +111,9 @@ def test_a_file_that_is_read_again_changes_the_share() -> None:
     publisher = house.connect("p", username="alice")
     for _ in range(6):
         publish(publisher, "a")
-    assert house.clients.dropped == 1
+    assert house.clients.sessions.dropped == 1
     limits = Limits(maximum_user_queued_bytes=10 * EACH)
     house.clients.renew(limits, Named(), lambda credentials: True, house.now_us)
     for _ in range(6):
         publish(publisher, "a")
-    assert house.clients.dropped == 2
+    assert house.clients.sessions.dropped == 2

@@ -21,9 +21,10 @@ SECOND_US = 1_000_000
 ROWS = (("A", "B"), ("C", "D"))
 
 
-# Who goes is linked up to; entries change; more links than a tree has; over links that lose.
+# Who goes is linked up to; entries change; more links than a tree has; a client has to go from two
+# brokers at once; over links that lose.
 @pytest.mark.parametrize(
-    ("seed", "lossy"), [(36, False), (41, False), (120, False), (0, True), (3, True)]
+    ("seed", "lossy"), [(36, False), (41, False), (120, False), (59, False), (0, True), (3, True)]
 )
 def test_nobody_notices_brokers_that_join_and_leave(seed: int, lossy: bool) -> None:
     network = ChangingNetwork(seed, system="octopia", lossy=lossy)

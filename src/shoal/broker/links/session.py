@@ -51,15 +51,8 @@ from typing import Any
 from shoal.broker.custody import Custody
 from shoal.broker.effects import LinkChanged, LinkState
 from shoal.broker.life_cycle import IGNORED, LifeCycle, does
-from shoal.broker.links.controls import (
-    Ends,
-    Hello,
-    Over,
-    Purpose,
-    Refuse,
-    Rests,
-    SessionName,
-)
+from shoal.broker.links.controls import Ends, Hello, Over, Purpose, Refuse, Rests
+from shoal.broker.links.names import Names
 from shoal.broker.links.outbox import LinkLimits
 from shoal.broker.links.protocols import OURS, Protocols, agreed
 from shoal.broker.links.spool import Spool
@@ -99,33 +92,28 @@ class LinkSession(LinkTraffic):
         super().__init__(codec, limits or LinkLimits(), spool, opened_us)
         self._network = network
         self._broker = broker
-        self._incarnation = incarnation
         self._purpose = purpose
         self._is_graceful = is_graceful
-        self._numbers = count(1) if numbers is None else numbers
-        self._name: SessionName = (incarnation, 0)
-        self._other: SessionName | None = None
-        self._offered: SessionName | None = None  # what the last hello that was taken offered
-        self._said: Hello | None = None
+        self._names = Names(incarnation, count(1) if numbers is None else numbers)
         self._changed_us = 0
 
     # --- the connection -----------------------------------------------------------------------
 
     def hello(self) -> Hello:
         """What to say first on a new connection; the connection before, if any, is lost."""
-        self._said = Hello(
+        hello = Hello(
             self._network,
             self._broker,
-            self._name,
-            self._other,
+            self._names.own,
+            self._names.other,
             self.handled,
             self._purpose,
-            next(self._numbers),
+            self._names.next_number(),
             self._ends,
             self.opened_us,
             self._protocols,
         )
-        return self._said
+        return self._names.say(hello)
 
     @property
     def _ends(self) -> bool:
@@ -134,17 +122,15 @@ class LinkSession(LinkTraffic):
 
     def is_overtaken(self, hello: Hello) -> bool:
         """Whether the other end has said a later hello, on a connection that it made later."""
-        incarnation, number = self._offered or (0, 0)
-        return hello.session[0] == incarnation and hello.begins < number
+        return self._names.is_overtaken(hello)
 
     def connected(self, hello: Hello, now_us: int) -> list[LinkChanged]:
         """Both ends have said hello; what changed for the broker.
 
         WireError when they cannot go on by what they said: close, and try anew.
         """
-        said = self._said
-        now = (self._name, self._other, self.handled, self._ends)
-        if said is None or (said.session, said.other, said.handled, said.ends) != now:
+        said = self._names.what_was_said(self.handled, self._ends)
+        if said is None:
             raise self._changed_meanwhile()
         if not self.knows(hello):
             word = Word.TO_END if hello.ends else Word.OTHER
@@ -156,7 +142,7 @@ class LinkSession(LinkTraffic):
 
     def knows(self, hello: Hello) -> bool:
         """Whether the other end is in the same session."""
-        return hello.session == self._other and hello.other == self._name
+        return self._names.are_in(hello)
 
     def _hear(self, word: Word, *about: Any) -> list[LinkChanged]:
         """What the table says."""
@@ -188,8 +174,7 @@ class LinkSession(LinkTraffic):
         raise OutOfStepError(problem, changes)
 
     def _connected(self, hello: Hello, now_us: int) -> None:
-        self._said = None
-        self._offered = (hello.session[0], hello.begins)
+        self._names.take(hello)
         self.protocol = agreed(self._broker, self._protocols, hello.broker, hello.protocols)
         self._connect()
         self._pulse.heard_us = now_us
@@ -217,7 +202,7 @@ class LinkSession(LinkTraffic):
         """Link up."""
         self._connected(hello, now_us)
         self._start()
-        self._name, self._other = (self._incarnation, said.begins), self._offered
+        self._names.begin(said)
         self._start_afresh()
         return [LinkChanged(self.neighbour, LinkState.UP)]
 
@@ -256,7 +241,7 @@ class LinkSession(LinkTraffic):
 
     def lost(self, now_us: int) -> None:
         """The connection is gone; what was not taken yet will come again."""
-        self._said = None
+        self._names.lose()
         self._connect()
         self._hear(Word.LOST, now_us)
 
@@ -279,12 +264,8 @@ class LinkSession(LinkTraffic):
         self._outbox = self._new_outbox()
         self._outbox.is_parked = True
         self._spool.rewind(self._frames.again(frames))
-        self._begin_anew()
+        self._names.begin_anew()
         self._start()
-
-    def _begin_anew(self) -> None:
-        """From now on this end is in no session with the other."""
-        self._name, self._other = (self._incarnation, next(self._numbers)), None
 
     def give_up(self) -> list[LinkChanged]:
         """End the session: the next connection begins a fresh one."""
@@ -297,7 +278,7 @@ class LinkSession(LinkTraffic):
 
     def _forget_all(self) -> list[LinkChanged]:
         """A new name."""
-        self._begin_anew()
+        self._names.begin_anew()
         frames, self._outbox = self._outbox.assured(), self._new_outbox()
         self._start()
         self._connect()

@@ -428,7 +428,7 @@ class MqttDoor:
     def _tell_of_queues(self) -> None:
         backlog = self.clients.backlog
         self._is_full = backlog.is_full
-        extra = {"bytes": backlog.bytes, "dropped": self.clients.dropped}
+        extra = {"bytes": backlog.bytes, "dropped": self.clients.sessions.dropped}
         if self._is_full:
             _log.warning("queues are full; publications above QoS 0 are refused", extra=extra)
         else:

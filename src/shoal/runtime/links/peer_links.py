@@ -22,7 +22,7 @@ from shoal.broker.custody import Custody
 from shoal.broker.effects import LinkChanged, LinkState
 from shoal.broker.links.controls import Hello, Purpose, Whereabouts
 from shoal.broker.links.session import LinkSession
-from shoal.broker.links.states import OutOfStepError, State
+from shoal.broker.links.states import OutOfStepError
 from shoal.broker.messages import Message
 from shoal.broker.wire import Codec, WireError
 from shoal.model import BrokerId
@@ -36,6 +36,7 @@ from shoal.runtime.links.joining import take_up
 from shoal.runtime.links.peer_connections import Door, PeerConnection
 from shoal.runtime.links.peer_settings import PeerSettings, check_peer
 from shoal.runtime.links.probing import probe
+from shoal.runtime.links.table import Links
 from shoal.runtime.node import Node
 from shoal.runtime.storage.overlay_file import Overlay
 from shoal.runtime.storage.spool_files import Spools
@@ -69,7 +70,7 @@ class PeerLinks:
         self._codec = codec
         self._settings = settings
         self._spools = spools
-        self._links: dict[BrokerId, Link] = {}
+        self._links = Links()
         self._by_connection: dict[PeerConnection, Link] = {}
         self._strangers: set[PeerConnection] = set()
         self._to_flush: dict[Link, None] = {}
@@ -138,10 +139,7 @@ class PeerLinks:
 
     async def drained(self) -> None:
         """Return when every neighbour that is there has taken all that was sent to it."""
-        while any(
-            link.session.state in (State.UP, State.ENDING) and link.session.buffered_bytes
-            for link in self._links.values()
-        ):
+        while not self._links.are_drained:
             await asyncio.sleep(0.01)
 
     # --- the node's side ----------------------------------------------------------------------
@@ -161,19 +159,16 @@ class PeerLinks:
         link = self._links.get(neighbour)
         if neighbour == self._node.id or self._is_stopping:
             return  # when it stops it would go on beside the broker that takes its place
+        now_us = self._node.clock.now_us()
         if link is not None and link.is_kept:
             if is_lasting and not link.is_lasting:
-                self._make_last(
-                    link, self.overlay.stamp(neighbour, self._node.clock.now_us()), address
-                )
+                self._make_last(link, self.overlay.stamp(neighbour, now_us), address)
             return
         if not self._dialling.knows(neighbour, address):
             self._node.bring(LinkChanged(neighbour, LinkState.FAILED))
             return
         if link is None or link.is_gone:
-            opened_us = (
-                self.overlay.stamp(neighbour, self._node.clock.now_us()) if is_lasting else None
-            )
+            opened_us = self.overlay.stamp(neighbour, now_us) if is_lasting else None
             link = self._add(neighbour, is_lasting=is_lasting, opened_us=opened_us)
             if opened_us is not None:
                 self.overlay.opened(neighbour, opened_us, address)
@@ -191,8 +186,7 @@ class PeerLinks:
 
     def _agree(self, link: Link, opened_us: int | None) -> None:
         """The other end has the link last since then, if it does: so it lasts here."""
-        neighbour = link.session.neighbour
-        row = self.overlay.links.get(neighbour)
+        neighbour, row = link.session.neighbour, self.overlay.links.get(link.session.neighbour)
         if not opened_us or link.is_gone or self.overlay.is_over(neighbour, opened_us):
             return
         if row is None or opened_us > row.opened_us:
@@ -240,15 +234,10 @@ class PeerLinks:
         self._handing.hand_on_all()
 
     def delays_us(self) -> dict[BrokerId, int]:
-        found = {name: link.session.delay_us for name, link in self._links.items()}
-        return {name: delay_us for name, delay_us in found.items() if delay_us is not None}
+        return self._links.delays_us
 
     def queues(self) -> dict[BrokerId, tuple[int, int]]:
-        return {
-            name: link.session.queue
-            for name, link in self._links.items()
-            if link.session.state in (State.UP, State.AWAY, State.ENDING, State.PARTING)
-        }
+        return self._links.queues
 
     def _flush_soon(self, link: Link) -> None:
         self._to_flush[link] = None
@@ -262,22 +251,17 @@ class PeerLinks:
 
     def status(self) -> list[dict[str, Any]]:
         """One row per link, for people and metrics."""
-        return [
-            link.status(self._spools.size(name) if self._spools is not None else 0)
-            for name, link in sorted(self._links.items())
-            if not link.is_gone
-        ]
+        return self._links.status(self._spools)
 
     @property
     def neighbours(self) -> list[BrokerId]:
         """The brokers that there are links to."""
-        return [name for name, link in sorted(self._links.items()) if not link.is_gone]
+        return self._links.neighbours
 
     @property
     def is_connected(self) -> bool:
         """Whether every lasting link that starts or ends here is up."""
-        links = [link for link in self._links.values() if link.is_lasting and not link.is_gone]
-        return all(link.session.state in (State.UP, State.ENDING) for link in links)
+        return self._links.are_up
 
     # --- links --------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 A message that is on its way in many sessions is counted once, since it is kept once; each session
 that has it costs an entry.  At the bound what waits at QoS 0 goes first, the newest of those who
 have most.  Where that is not enough the queues are full: nothing more of QoS 0 waits for anybody,
-and publications above QoS 0 are refused (see `BrokerClients.reason_to_refuse`), until a sixteenth
+and publications above QoS 0 are refused (see `Reception.reason_to_refuse`), until a sixteenth
 is free again.  What was taken in until then is kept, also beyond the bound.
 
 So that no one user brings that about, its sessions have a `Share` together: beyond it what is new

@@ -1,0 +1,56 @@
+"""A live broker's links by neighbour, and what may be asked about all of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shoal.broker.links.states import State
+from shoal.model import BrokerId
+from shoal.runtime.links.handing_on import Link
+from shoal.runtime.storage.spool_files import Spools
+
+_IN_SESSION = (State.UP, State.ENDING)
+
+
+class Links(dict[BrokerId, Link]):
+    """One that has ended stays until the other end has asked about it, or will not any more."""
+
+    @property
+    def delays_us(self) -> dict[BrokerId, int]:
+        """How long a word takes to each neighbour, as far as that is measured."""
+        found = {name: link.session.delay_us for name, link in self.items()}
+        return {name: delay_us for name, delay_us in found.items() if delay_us is not None}
+
+    @property
+    def queues(self) -> dict[BrokerId, tuple[int, int]]:
+        """What is on its way to each neighbour: messages and bytes."""
+        states = (*_IN_SESSION, State.AWAY, State.PARTING)
+        return {
+            name: link.session.queue for name, link in self.items() if link.session.state in states
+        }
+
+    @property
+    def are_drained(self) -> bool:
+        """Whether every neighbour that is there has taken all that was sent to it."""
+        return not any(
+            link.session.state in _IN_SESSION and link.session.buffered_bytes
+            for link in self.values()
+        )
+
+    @property
+    def neighbours(self) -> list[BrokerId]:
+        """The brokers that there are links to."""
+        return [name for name, link in sorted(self.items()) if not link.is_gone]
+
+    @property
+    def are_up(self) -> bool:
+        """Whether every lasting link that starts or ends here is up."""
+        links = [link for link in self.values() if link.is_lasting and not link.is_gone]
+        return all(link.session.state in _IN_SESSION for link in links)
+
+    def status(self, spools: Spools | None) -> list[dict[str, Any]]:
+        """One row per link, for people and metrics."""
+        return [
+            self[name].status(0 if spools is None else spools.size(name))
+            for name in self.neighbours
+        ]
