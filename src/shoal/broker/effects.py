@@ -118,7 +118,10 @@ class LinkLoad(msgspec.Struct, frozen=True):
 
 
 class Loads(msgspec.Struct, frozen=True):
-    """For who asked to `Watch`: each link's load in the window that has just ended."""
+    """For who asked to `Watch`: each link's load in the window that has just ended.
+
+    A link without a connection just now has none.
+    """
 
     links: Mapping[BrokerId, LinkLoad]
 
