@@ -221,7 +221,15 @@ def test_order_is_each_publishers_at_each_subscriber() -> None:
 
 
 def test_what_is_sent_again_at_another_broker_is_published_there() -> None:
-    both = [*published(1, "P1", 1), *published(1, "P1", 2)]
+    both = [
+        event
+        for n in (1, 2)
+        for event in (
+            sent(1, "P1", n),
+            Taken(at_s=1.9, client="P1", number=n),
+            Done(at_s=1.9, client="P1", number=n),
+        )
+    ]
     others = [got(2, name, "P1", n) for name in ("F1", "G1") for n in (1, 2)]
     late = [got(1.5, "S1", "P1", 2), got(1.6, "S1", "P1", 1)]
     again = sent(1.55, "P1", 1, again=True)
