@@ -50,6 +50,10 @@ def test_the_file_names_what_is_there() -> None:
         broker = network.broker(name)
         # Others reach a service by its name.
         assert read_address(broker.peers).host == name
+        # What shows clients is for the broker's own machine, and no port of another leads there.
+        admin = read_address(broker.admin)
+        assert admin.host == "127.0.0.1"
+        assert not [pair for pair in service["ports"] if pair.endswith(f":{admin.port}")]
         inside = {read_address(text).port for text in broker.listeners().values()}
         for pair in service["ports"]:
             outside, _, port = pair.partition(":")

@@ -5,7 +5,8 @@ JSON (see `Json`), and those of its topic: `` `$topic` `` whole, `` `$topic.0` `
 so on level by level, `` `$levels` `` how many there are; `` `$retain` `` is TRUE if it is to be
 retained.  A user property has no type, so its value is
 read as `read_plain_value` reads it; it takes the place of a field of the same name.  Fields that
-are null, lists or objects, and names that begin with `$`, are no attributes.
+are null, lists or objects, texts of more than MAX_TEXT characters, and names that begin with `$`,
+are no attributes.
 
 >>> from shoal.mqtt.limits import DEFAULT_LIMITS
 >>> from shoal.mqtt.messages import Message
@@ -56,6 +57,8 @@ LEVELS_ATTRIBUTE = "$levels"
 RETAIN_ATTRIBUTE = "$retain"
 # Levels that have an attribute of their own; deeper ones are told apart by the broker they reach.
 MAX_LEVEL_ATTRIBUTES = 8
+# Characters of a text that filters see: each LIKE goes through it, and there may be thousands.
+MAX_TEXT = 16_384
 # The user property of a SUBSCRIBE that holds a filter in SQL; several must all be TRUE.
 WHERE = "$where"
 # The user property of a CONNECT that names what a client will publish; several are an OR.
@@ -126,7 +129,11 @@ def _read_attributes(message: Message, json: Json) -> Attributes:
         _add_fields(message.payload, attributes)
     for name, text in properties.user_properties:
         if name and name[0] != _RESERVED:
-            attributes[name] = read_plain_value(text)
+            value = read_plain_value(text)
+            if type(value) is str and len(value) > MAX_TEXT:
+                attributes.pop(name, None)  # it takes the place of a field all the same
+            else:
+                attributes[name] = value
     if len(attributes) > MAX_ATTRIBUTES:
         return dict(list(attributes.items())[:MAX_ATTRIBUTES])
     return attributes
@@ -162,8 +169,11 @@ def _add_fields(payload: bytes, attributes: dict[str, Value]) -> None:
         kind = type(value)
         if not name or name[0] == _RESERVED:
             continue
-        if kind is str or kind is float or kind is bool:
+        if kind is float or kind is bool:
             attributes[name] = value
+        elif kind is str:
+            if len(value) <= MAX_TEXT:
+                attributes[name] = value
         elif kind is int:
             if INTEGER_MIN <= value <= INTEGER_MAX:
                 attributes[name] = value

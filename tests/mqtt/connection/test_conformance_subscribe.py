@@ -236,6 +236,24 @@ def test_a_store_that_is_full_still_delivers() -> None:
     assert late.take_payloads() == [b"3"]
 
 
+def test_retained_messages_are_bounded_in_bytes() -> None:
+    house = House(maximum_retained_bytes=20)
+    publisher, client = house.connect("p"), house.connect("c")
+    client.subscribe("#")
+    sent = [b"%d" % number * 8 for number in range(4)]
+    for number, payload in enumerate(sent):
+        publisher.publish(f"{number}", payload, retain=True)
+    assert client.take_payloads() == sent
+    late = house.connect("late")
+    late.subscribe("#")
+    assert late.take_payloads() == sent[:2]
+    publisher.publish("0", b"", retain=True)
+    publisher.publish("3", sent[3], retain=True)
+    later = house.connect("later")
+    later.subscribe("#")
+    assert sorted(later.take_payloads()) == [sent[1], sent[3]]
+
+
 def test_a_session_that_returns_gets_no_retained_messages_by_itself() -> None:
     house = House()
     client = house.connect("c", properties=kept())
