@@ -118,10 +118,7 @@ class LinkLoad(msgspec.Struct, frozen=True):
 
 
 class Loads(msgspec.Struct, frozen=True):
-    """For who asked to `Watch`: each link's load in the window that has just ended.
-
-    A link without a connection just now has none.
-    """
+    """For who asked to `Watch`: each link's load in the window that has just ended."""
 
     links: Mapping[BrokerId, LinkLoad]
 

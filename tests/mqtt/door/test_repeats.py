@@ -19,28 +19,6 @@ def test_what_its_own_repeat_has_overtaken_is_a_repeat() -> None:
     assert [repeats.take(each) for each in (fifth, sixth, seventh)] == [False, False, True]
 
 
-def test_what_later_ones_have_overtaken_comes_late_rather_than_never() -> None:
-    """Brokers on two ways died: 6 came by one, and 5, for which somebody waits, comes again."""
-    repeats = Repeats({"P": 3})
-    third, fourth, fifth, sixth = (
-        msgspec.structs.replace(publish(n, publisher="P").publications[0], assured=True)
-        for n in (3, 4, 5, 6)
-    )
-    assert [repeats.take(each) for each in (fourth, sixth)] == [True, True]
-    assert [repeats.take(marked(each)) for each in (fourth, fifth, sixth)] == [False, True, False]
-    # What was before this broker started cannot be looked up.
-    assert [repeats.take(marked(each)) for each in (third, fifth)] == [False, False]
-
-
-def test_only_so_many_are_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_LOOKED_UP", 2)
-    repeats = Repeats({})
-    rows = [msgspec.structs.replace(publish(n).publications[0], assured=True) for n in range(6)]
-    assert [repeats.take(rows[number]) for number in (0, 2, 4, 5)] == [True] * 4
-    # 2 has been forgotten, and what is below it with it.
-    assert [repeats.take(marked(rows[number])) for number in (1, 2, 3)] == [False, False, True]
-
-
 def test_only_so_many_publishers_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_STREAMS", 2)
     repeats = Repeats({})

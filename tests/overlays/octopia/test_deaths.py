@@ -134,32 +134,3 @@ async def test_what_is_acknowledged_has_reached_everybody_who_lives(
         await until(lambda: len(settled) == 410)
         assert all(set(range(400, 410)) <= set(here[name].got) for name in NAMES)
         assert lacking == []
-
-
-@on_asyncio
-async def test_nobody_goes_round_a_broker_that_may_come_back() -> None:
-    """What was sent over its link would be overtaken, and lost with the host if that died, too."""
-    parameters = Parameters(rows=ROWS[:1], threshold=2, window_us=20_000, patience_us=PATIENCE_US)
-    links = parameters.product().links
-    limits = LinkLimits(give_up_us=60_000_000)
-    async with live(links, system="octopia", parameters=parameters, limits=limits) as network:
-        for name in ("B2", "B3"):
-            network.nodes[name].attach("S", Subscriber())
-            network.nodes[name].request("S", Subscribe(subscription(f"s{name}", client="S")))
-        host = network.nodes["B1"]
-        host.request("P", Advertise(advertisement("p")))
-        row = host.machine.strategy.hosted
-        await until(lambda: row.bits(row.rows["p"]) == 0b110)
-        await network.kill("B3")
-        await until(lambda: not network.links["B1"].is_connected)
-        for number in range(100):
-            publication = Publication(
-                publisher="P",
-                sequence=number,
-                published_us=0,
-                attributes={"x": number},
-                assured=True,
-            )
-            host.request("P", Publish((publication,)))
-            await asyncio.sleep(0.002)
-        assert host.machine.strategy.routing.diverted == 0

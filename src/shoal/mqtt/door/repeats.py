@@ -22,8 +22,6 @@ from shoal.model import ClientId, Publication
 MAX_STREAMS = 100_000
 # Publications that are remembered one by one: some seconds' of a busy broker.
 MAX_PUBLICATIONS = 100_000
-# The same where streams are in order, so that what is late is seldom looked for: some 2 MB.
-MAX_LOOKED_UP = 10_000
 
 
 class Taker(Protocol):
@@ -50,10 +48,9 @@ def stream_of(publication: Publication, ordered_by: str | None = None) -> str:
 class Repeats:
     """Where order is kept in streams: a publisher's, or by `ordered_by` (see `stream_of`).
 
-    Every publisher counts its publications up, and they come in their order; so what is not above
-    the last one is a repeat if it is marked as sent before, or if that one was.  But where brokers
-    on two ways died, a later one may have come first: what can be looked up is no repeat if it was
-    not taken, and comes late rather than never.
+    Every publisher counts its publications up.  So what is marked
+    as sent before and is not above the last one is a repeat; and what comes, not marked, behind
+    such as were taken and were above it has been overtaken by its own repeat.
     """
 
     def __init__(self, last: Mapping[str, int], ordered_by: str | None = None) -> None:
@@ -61,9 +58,6 @@ class Repeats:
         self._ordered_by = ordered_by
         self._last: dict[str, int] = dict(last)
         self._last_marked: dict[str, int] = {}
-        # Of what somebody waits for: up to where it cannot be looked up, and what was taken since.
-        self._floor: dict[str, int] = dict(last)
-        self._taken: dict[tuple[str, int], None] = {}
 
     def take(self, publication: Publication) -> bool:
         """Whether this publication has not been delivered before."""
@@ -71,33 +65,14 @@ class Repeats:
         last = self._last.pop(stream, -1)
         self._last[stream] = max(last, sequence)
         if len(self._last) > MAX_STREAMS:
-            self._forget(next(iter(self._last)))
-        if sequence > last:
-            is_new = True
-            if publication.again:
+            oldest = next(iter(self._last))
+            del self._last[oldest]
+            self._last_marked.pop(oldest, None)
+        if publication.again:
+            if sequence > last:
                 self._last_marked[stream] = sequence
-        elif publication.again or sequence <= self._last_marked.get(stream, -1):
-            is_new = publication.assured and self._is_late(stream, sequence)
-        else:
-            is_new = True
-        if is_new and publication.assured:
-            self._remember(stream, sequence)
-        return is_new
-
-    def _is_late(self, stream: str, sequence: int) -> bool:
-        return sequence > self._floor.get(stream, -1) and (stream, sequence) not in self._taken
-
-    def _remember(self, stream: str, sequence: int) -> None:
-        self._taken[stream, sequence] = None
-        if len(self._taken) > MAX_LOOKED_UP:
-            oldest, number = key = next(iter(self._taken))
-            del self._taken[key]
-            self._floor[oldest] = max(number, self._floor.get(oldest, -1))
-
-    def _forget(self, stream: str) -> None:
-        del self._last[stream]
-        self._last_marked.pop(stream, None)
-        self._floor.pop(stream, None)
+            return sequence > last
+        return not self._last_marked or sequence > self._last_marked.get(stream, -1)
 
 
 class UnorderedRepeats:

@@ -23,15 +23,10 @@ class Links(dict[BrokerId, Link]):
 
     @property
     def queues(self) -> dict[BrokerId, tuple[int, int]]:
-        """The output queue to each neighbour that there is a connection to (`LinkSession.queue`).
-
-        What waits for one that is away is no congestion: round it nobody gets there sooner, if it
-        has died, and what was sent over the link before would be overtaken.
-        """
+        """What is on its way to each neighbour: messages and bytes."""
+        states = (*_IN_SESSION, State.AWAY, State.PARTING)
         return {
-            name: link.session.queue
-            for name, link in self.items()
-            if link.session.state in _IN_SESSION
+            name: link.session.queue for name, link in self.items() if link.session.state in states
         }
 
     @property

@@ -55,8 +55,6 @@ class Outputs:
     def renew(self, links: Mapping[BrokerId, LinkLoad], now_us: int) -> None:
         """A window has ended."""
         self._costs = {name: self._formula(load) for name, load in links.items()}
-        # Whom there is no connection to is not busy.
-        self._capacity = {name: busy for name, busy in self._capacity.items() if name in links}
         self._capacity |= {name: load.left for name, load in links.items() if load.waiting}
         self._sent.clear()
         before, self.since_us = self.since_us, {}
