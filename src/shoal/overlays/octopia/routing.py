@@ -42,6 +42,8 @@ from shoal.overlays.octopia.ways.spreading import Spreading
 
 RETRY: TimerKey = ("retry",)
 NOT_NUMBERED: Mapping[int, int] = {}
+# The hops of what was carried by one broker when its gate gives it back to that one.
+_THERE_AND_BACK = 3
 
 
 class Routing:
@@ -142,7 +144,7 @@ class Routing:
             if owed:
                 nobody = frozenset[int]()
                 self._go(publications, hops, neighbour, owed, nobody, now_us, out, None, shifts)
-            self.gate.arrive(publications, hops, shifts.get(self._cluster), now_us, out)
+            self.gate.arrive(neighbour, publications, hops, shifts.get(self._cluster), now_us, out)
             return
         self._go(publications, hops, neighbour, owed, only, now_us, out, None, shifts)
 
@@ -348,17 +350,25 @@ class Routing:
             return False
         shifts = {} if entry.number is None else {self._cluster: entry.number - number}
         routed, owed = again(entry.routed), 1 << self._cluster
-        out.append(Send(min(others), Notification((routed,), entry.hops + 1, owed, (), shifts)))
+        # Nobody but who carried it may take it for what it carried.
+        by, hops = (entry.source, 1) if entry.source in others else (min(others), 2)
+        out.append(Send(by, Notification((routed,), entry.hops + hops, owed, (), shifts)))
         return True
 
     def _pass_back(self, message: Notification, now_us: int, out: list[Effect]) -> None:
-        """A gate has lost the link to a host; without one here the gate need not wait for it."""
+        """A gate has lost the link to a host; without one here the gate need not wait for it.
+
+        What came here from a host that is lost is the host's again, or its publishers'.
+        """
         publications, hops, owed = message.publications, message.hops, message.owed
         host = publications[0].message_id.broker
         if self._is_usable(host):
             its = Notification(publications, hops + 1, owed, (), message.shifts)
             out.append(Send(host, its))
-        else:
+            return
+        if hops == _THERE_AND_BACK and not self.kept.is_linked(host):
+            publications = tuple(each for each in publications if not each.publication.assured)
+        if publications:
             self._go(publications, hops, None, owed, frozenset(), now_us, out)
 
     def _return_to_host(

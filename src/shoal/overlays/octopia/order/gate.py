@@ -18,7 +18,9 @@ class Gate:
     """What `lines` let through enters, held or not.
 
     Where the link to a host is lost, what it sent by others must not enter: what went before it
-    enters elsewhere now.  So it is given back to the host, which sends all of it there.
+    enters elsewhere now.  So it is given back to the host, by who carried it, and the host sends
+    all of it there.  Who has lost the host, too, drops what it carried: the host has it back or, if
+    it has died, whoever published it sends again, in order, all that is not acknowledged.
 
     `enter` routes a publication in this cluster, as part of the input that is unsettled under its
     key, and says whether it keeps it.  `give_back` sends one to its host, if it is to and there is
@@ -41,17 +43,18 @@ class Gate:
 
     def arrive(
         self,
+        source: BrokerId,
         publications: Iterable[RoutedPublication],
         hops: int,
         shift: int | None,
         now_us: int,
         out: list[Effect],
     ) -> None:
-        """Publications have come; without a shift they are not numbered."""
+        """Publications have come from `source`; without a shift they are not numbered."""
         for routed in publications:
             host, client, number = routed.message_id
             turn, is_near = None if shift is None else number + shift, host in self._near
-            entry = Entry(routed, hops, None, turn)
+            entry = Entry(routed, hops, None, turn, source)
             if turn is not None and is_near and self._give_back(entry, out):
                 continue
             key, found = self.lines.arrive(host, client, turn, entry, now_us, is_near=is_near)
@@ -104,7 +107,7 @@ class Gate:
 
     def _let_in(self, entries: Iterable[Entry], now_us: int, out: list[Effect]) -> None:
         has_been_held = False
-        for routed, hops, key, _ in entries:
+        for routed, hops, key, *_ in entries:
             if key is None:
                 self._enter(routed, hops, now_us, out, None)
                 continue

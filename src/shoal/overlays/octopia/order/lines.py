@@ -35,12 +35,16 @@ Name = tuple[BrokerId, ClientId]
 
 
 class Entry(NamedTuple):
-    """A publication that may go on; with its number, if any, and its key if it was held."""
+    """A publication that may go on; with its number, if any, and its key if it was held.
+
+    `source` is the neighbour from which it came.
+    """
 
     routed: RoutedPublication
     hops: int
     key: Key | None = None
     number: int | None = None
+    source: BrokerId = ""
 
 
 class _Line:

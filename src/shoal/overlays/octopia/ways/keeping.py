@@ -122,6 +122,10 @@ class Keeping:
         self._missed[broker] = 0
         self._set_timer(now_us, out)
 
+    def is_linked(self, broker: BrokerId) -> bool:
+        """Whether a broker's link is up, whatever it has yet to say."""
+        return broker in self._linked
+
     def missed(self, cluster: int, now_us: int, out: list[Effect]) -> None:
         """Nobody is used to enter a cluster, maybe since earlier."""
         if cluster not in self._missed:
