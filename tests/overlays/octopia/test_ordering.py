@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from random import Random
 
+import msgspec
 import pytest
 
 from shoal.broker.effects import LinkLoad, Loads, Received, Returned, Settled, Unsettled
-from shoal.broker.messages import Advertise, Goodbye, Subscribe
+from shoal.broker.messages import Advertise, Goodbye, Publish, Subscribe
 from shoal.overlays.octopia.messages import Notification, NumbersBegin, NumbersEnd
 from shoal.overlays.octopia.order.gate import TIMER
 from shoal.overlays.octopia.parameters import Dynamic
@@ -209,3 +210,23 @@ def test_who_cannot_reach_a_gate_gives_back_what_it_carries() -> None:
     here.settle()
     assert got(here, "S1") == [0, 1]
     assert held(here) == {}
+
+
+@pytest.mark.parametrize(("assured", "arrives"), [(True, []), (False, [1])])
+def test_what_was_carried_for_a_host_that_dies_does_not_enter_before_what_was_not(
+    assured: bool, arrives: list[int]
+) -> None:
+    """0 dies with its host on the way; its publisher sends 0 and 1 again, if it waits for them."""
+    here = stage()
+    zero, one = (
+        msgspec.structs.replace(publish(n).publications[0], assured=assured) for n in (0, 1)
+    )
+    here.ask("b2", "P", Publish((zero,)))
+    here.congest(CROWDED)
+    here.ask("b2", "P", Publish((one,)))
+    carry_all_but(here, ("b2", "b0"))
+    assert held(here) == {"b0": 1}
+    for left, right in [pair for pair in here.edges if "b2" in pair]:
+        here.break_link(left, right)
+    here.settle()
+    assert (got(here, "S1"), held(here)) == (arrives, {})
