@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import select
 from collections.abc import Callable
+from contextlib import suppress
 
 from shoal.runtime.doors.reading import PIECE_BYTES, Reading
 
@@ -56,7 +57,9 @@ class Lingering(asyncio.Protocol):
             self._is_half_closed = True
             self.pause_reading = self._go_on_reading
             if self._transport.can_write_eof():
-                self._transport.write_eof()
+                # A client that has gone is an error of asyncio's own loop; its end is on its way.
+                with suppress(OSError):
+                    self._transport.write_eof()
             self._reading.resume()
 
     def close(self) -> None:
