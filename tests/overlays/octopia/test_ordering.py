@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from shoal.broker.effects import LinkLoad, Loads, Received, Returned, Settled, Unsettled
-from shoal.broker.messages import Advertise, Goodbye, Publish, Subscribe
+from shoal.broker.messages import Advertise, Goodbye, Publish, RoutedPublication, Subscribe
+from shoal.model import MessageId
 from shoal.overlays.octopia.messages import Notification, NumbersBegin, NumbersEnd
 from shoal.overlays.octopia.order.gate import TIMER
 from shoal.overlays.octopia.parameters import Dynamic
@@ -230,3 +231,15 @@ def test_what_was_carried_for_a_host_that_dies_does_not_enter_before_what_was_no
         here.break_link(left, right)
     here.settle()
     assert (got(here, "S1"), held(here)) == (arrives, {})
+
+
+def test_what_comes_back_from_an_earlier_life_is_not_sent_before_what_is_published_again() -> None:
+    here = stage()
+    publication = msgspec.structs.replace(publish(1).publications[0], assured=True)
+    routed = RoutedPublication(publication, MessageId("b2", "P", 1))
+    back = Notification((routed,), 3, 0b001, (), {})
+    assert not here.handle("b2", Received("b1", back))
+    # One that was published since the broker started is its own.
+    here.ask("b2", "P", Publish((publication,)), Publish((publication,)))
+    here.settle()
+    assert here.handle("b2", Received("b1", back))

@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from itertools import groupby
 
+import msgspec
+
 from shoal.broker.effects import (
     Continue,
     Deliver,
@@ -86,6 +88,8 @@ class Routing:
             is_usable,
             self._go_on,
         )
+        # Above the numbers of all that was published here since this broker started.
+        self._unused_number = 0
         self.kept = Keeping(product, self._cluster, tables, parameters, linked)
         self.diverted = 0
         self.numbering = Numbering(outputs, parameters)
@@ -99,6 +103,7 @@ class Routing:
         self, client: ClientId, publications: Publications, now_us: int, out: list[Effect]
     ) -> None:
         """What a local client publishes."""
+        self._unused_number = max(self._unused_number, publications[-1].message_id.number + 1)
         owed_of = self._hosted.owed
         for owed, run in groupby(
             publications, lambda routed: owed_of(client, routed.publication.attributes)
@@ -134,6 +139,9 @@ class Routing:
         self, neighbour: BrokerId, message: Notification, now_us: int, out: list[Effect]
     ) -> None:
         """What a neighbour passes on."""
+        message = self._of_this_life(message)
+        if not message.publications:
+            return
         only = None if message.only is None else frozenset(message.only)
         owed = message.owed & ~(1 << self._cluster)
         publications, hops, shifts = message.publications, message.hops, message.shifts
@@ -147,6 +155,24 @@ class Routing:
             self.gate.arrive(neighbour, publications, hops, shifts.get(self._cluster), now_us, out)
             return
         self._go(publications, hops, neighbour, owed, only, now_us, out, None, shifts)
+
+    def _of_this_life(self, message: Notification) -> Notification:
+        """Without what comes back that was published here before this broker was killed.
+
+        What is not acknowledged is published again, with what had not gone that way before it.
+        """
+        if message.publications[0].message_id.broker != self._broker:
+            return message
+        found = tuple(
+            each
+            for each in message.publications
+            if each.message_id.number < self._unused_number or not each.publication.assured
+        )
+        return (
+            message
+            if len(found) == len(message.publications)
+            else msgspec.structs.replace(message, publications=found)
+        )
 
     def take_back(
         self,
