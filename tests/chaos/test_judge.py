@@ -220,6 +220,29 @@ def test_order_is_each_publishers_at_each_subscriber() -> None:
     assert kinds([*both, *others, *well]) == []
 
 
+def test_what_is_sent_again_at_another_broker_is_published_there() -> None:
+    both = [
+        event
+        for n in (1, 2)
+        for event in (
+            sent(1, "P1", n),
+            Taken(at_s=1.9, client="P1", number=n),
+            Done(at_s=1.9, client="P1", number=n),
+        )
+    ]
+    others = [got(2, name, "P1", n) for name in ("F1", "G1") for n in (1, 2)]
+    late = [got(1.5, "S1", "P1", 2), got(1.6, "S1", "P1", 1)]
+    again = sent(1.55, "P1", 1, again=True)
+    elsewhere = msgspec.structs.replace(again, broker="B2")
+    assert kinds([*both, *others, *late, elsewhere]) == []
+    assert kinds([*both, *others, *late, again]) == [("disordered", "S1")]
+    # Not before it was sent again, nor at QoS 2.
+    soon = msgspec.structs.replace(elsewhere, at_s=1.7)
+    assert kinds([*both, *others, *late, soon]) == [("disordered", "S1")]
+    exact = msgspec.structs.replace(elsewhere, qos=2)
+    assert kinds([*both, *others, *late, exact]) == [("disordered", "S1")]
+
+
 def test_what_a_broker_has_that_died_behind_a_session_comes_out_of_order() -> None:
     both = [*published(1, "P1", 1), *published(1, "P1", 2)]
     others = [got(8, name, "P1", n) for name in ("F1", "G1") for n in (1, 2)]
