@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
-import subprocess
 import sys
 import threading
 import time
@@ -24,6 +23,7 @@ from shoal.runtime.addresses import Address, read_address
 from shoal.runtime.free_ports import free_ports
 from shoal.runtime.network_file import dump_network, parse_network
 from shoal.runtime.network_sections import BrokerSection
+from tests.runtime.forked import Forked
 from tests.runtime.live import PATIENCE_S, status_of
 
 SHOAL = (sys.executable, "-m", "shoal.cli.main")
@@ -51,7 +51,7 @@ class Processes:
         self.folder = folder
         self.path = folder / "network.toml"
         self.path.write_text(dump_network(self.network), encoding="utf-8")
-        self.running: dict[str, subprocess.Popen[str]] = {}
+        self.running: dict[str, Forked] = {}
         # Network files of brokers that reach others by another way.
         self._paths: dict[str, Path] = {}
         # Options of brokers that have joined, and are in no file.
@@ -76,19 +76,12 @@ class Processes:
 
     def start(self, *names: str) -> None:
         for name in names:
-            with (self.folder / f"{name}.log").open("a", encoding="utf-8") as log:
-                self.running[name] = subprocess.Popen(
-                    (
-                        *(*SHOAL, "serve", str(self._paths.get(name, self.path))),
-                        *("--broker", name, *self._joined.get(name, ())),
-                    ),
-                    stdout=subprocess.PIPE,
-                    stderr=log,
-                    text=True,
-                )
+            words = ("serve", str(self._paths.get(name, self.path)), "--broker", name)
+            self.running[name] = Forked(
+                (*words, *self._joined.get(name, ())), self.folder / f"{name}.log"
+            )
         for name in names:
             stdout = self.running[name].stdout
-            assert stdout is not None
             listening = [stdout.readline() for _ in range(3)]
             assert listening[-1].startswith(f"{name} mqtt "), self.log(name)
 
@@ -113,7 +106,6 @@ class Processes:
         for name in names:
             process = self.running.pop(name)
             process.wait(PATIENCE_S)
-            assert process.stdout is not None
             process.stdout.close()
 
     def knows(self, broker: str, subscriptions: int) -> None:

@@ -1,0 +1,79 @@
+"""Brokers as forks of a process that has imported everything.
+
+A fresh interpreter spends half a second of processor time on imports before a broker does
+anything, and the tests start hundreds.  The standard library's fork server imports once for each
+process of pytest; it has no threads, loop or sockets of a test that a fork could inherit.  Its
+forks share one hash seed.  Tests of `shoal up`, of the other commands, and
+`tests/runtime/test_forked.py` start fresh interpreters.
+"""
+
+from __future__ import annotations
+
+import importlib
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from shoal.cli.main import main
+from shoal.overlays.registry import FURTHER, SYSTEMS
+
+_SERVER = multiprocessing.get_context("forkserver")
+_SERVER.set_forkserver_preload(["tests.runtime.preloaded"])
+
+
+class Forked:
+    """`shoal` with these words, in a process of its own; what tests use of `subprocess.Popen`."""
+
+    def __init__(self, words: Sequence[str], log: Path) -> None:
+        reader, writer = _SERVER.Pipe(duplex=False)
+        # A daemon is killed when pytest ends.
+        self._process = _SERVER.Process(
+            target=_run,
+            args=(tuple(words), dict(os.environ), Path.cwd(), writer, log),
+            daemon=True,
+        )
+        with reader, writer:
+            self._process.start()
+            self.stdout = open(os.dup(reader.fileno()), encoding="utf-8")  # noqa: PTH123, SIM115
+        assert self._process.pid is not None
+        self.pid = self._process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        """As `Popen` has it: a signal's number, negative, when one ended it."""
+        return self._process.exitcode
+
+    def poll(self) -> int | None:
+        return self.returncode
+
+    def wait(self, timeout: float) -> int:
+        self._process.join(timeout)
+        if self.returncode is None:
+            raise subprocess.TimeoutExpired("shoal", timeout)
+        return self.returncode
+
+    def send_signal(self, number: signal.Signals) -> None:
+        if self.returncode is None:
+            os.kill(self.pid, number)
+
+
+def _run(
+    words: tuple[str, ...], environment: dict[str, str], folder: Path, output: Connection, log: Path
+) -> None:
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(folder)
+    with output, log.open("ab") as errors:
+        os.dup2(output.fileno(), 1)
+        os.dup2(errors.fileno(), 2)
+    # Named after the server had asked for it.
+    for module in filter(None, environment.get(FURTHER, "").split(",")):
+        system = importlib.import_module(module).SYSTEM
+        SYSTEMS[system.name] = system
+    sys.argv = ["shoal", *words]
+    main()
