@@ -14,8 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from itertools import groupby
 
-import msgspec
-
 from shoal.broker.effects import (
     Continue,
     Deliver,
@@ -32,7 +30,7 @@ from shoal.overlays.octopia.known.hosted import Hosted
 from shoal.overlays.octopia.known.tables import Tables
 from shoal.overlays.octopia.messages import Notification, WayLost
 from shoal.overlays.octopia.order.gate import Gate
-from shoal.overlays.octopia.order.lines import Entry
+from shoal.overlays.octopia.order.giving_back import GivingBack
 from shoal.overlays.octopia.order.ordering import Numbering
 from shoal.overlays.octopia.parameters import Dynamic, Parameters
 from shoal.overlays.octopia.places.labels import Product
@@ -44,8 +42,6 @@ from shoal.overlays.octopia.ways.spreading import Spreading
 
 RETRY: TimerKey = ("retry",)
 NOT_NUMBERED: Mapping[int, int] = {}
-# The hops of what was carried by one broker when its gate gives it back to that one.
-_THERE_AND_BACK = 3
 
 
 class Routing:
@@ -88,14 +84,21 @@ class Routing:
             is_usable,
             self._go_on,
         )
-        # Above the numbers of all that was published here since this broker started.
-        self._unused_number = 0
         self.kept = Keeping(product, self._cluster, tables, parameters, linked)
         self.diverted = 0
         self.numbering = Numbering(outputs, parameters)
         # The others of this region: gates of this broker's publishers, who carry for each other.
         self._secondary = set(product.near(broker))
-        self.gate = Gate(parameters, self._enter, self._give_back, self._secondary)
+        self.giving_back = GivingBack(
+            broker,
+            self._cluster,
+            self._secondary,
+            entry_of,
+            is_usable,
+            self.kept.is_linked,
+            again,
+        )
+        self.gate = Gate(parameters, self._enter, self.giving_back.from_gate, self._secondary)
 
     # --- publications -------------------------------------------------------------------------
 
@@ -103,7 +106,7 @@ class Routing:
         self, client: ClientId, publications: Publications, now_us: int, out: list[Effect]
     ) -> None:
         """What a local client publishes."""
-        self._unused_number = max(self._unused_number, publications[-1].message_id.number + 1)
+        self.giving_back.published(publications)
         owed_of = self._hosted.owed
         for owed, run in groupby(
             publications, lambda routed: owed_of(client, routed.publication.attributes)
@@ -139,14 +142,15 @@ class Routing:
         self, neighbour: BrokerId, message: Notification, now_us: int, out: list[Effect]
     ) -> None:
         """What a neighbour passes on."""
-        message = self._of_this_life(message)
+        message = self.giving_back.of_this_life(message)
         if not message.publications:
             return
         only = None if message.only is None else frozenset(message.only)
         owed = message.owed & ~(1 << self._cluster)
         publications, hops, shifts = message.publications, message.hops, message.shifts
         if message.owed >> self._product.position(neighbour).cluster & 1:
-            self._pass_back(message, now_us, out)
+            if publications := self.giving_back.pass_back(message, out):
+                self._go_on(publications, message.hops, message.owed, frozenset(), now_us, out)
             return
         if only is None and self._is_gate_for(neighbour, shifts):
             if owed:
@@ -155,24 +159,6 @@ class Routing:
             self.gate.arrive(neighbour, publications, hops, shifts.get(self._cluster), now_us, out)
             return
         self._go(publications, hops, neighbour, owed, only, now_us, out, None, shifts)
-
-    def _of_this_life(self, message: Notification) -> Notification:
-        """Without what comes back that was published here before this broker was killed.
-
-        What is not acknowledged is published again, with what had not gone that way before it.
-        """
-        if message.publications[0].message_id.broker != self._broker:
-            return message
-        found = tuple(
-            each
-            for each in message.publications
-            if each.message_id.number < self._unused_number or not each.publication.assured
-        )
-        return (
-            message
-            if len(found) == len(message.publications)
-            else msgspec.structs.replace(message, publications=found)
-        )
 
     def take_back(
         self,
@@ -254,7 +240,7 @@ class Routing:
         shifts: Mapping[int, int],
     ) -> None:
         if shifts:
-            owed = self._return_to_host(publications, hops, owed, shifts, out)
+            owed = self.giving_back.from_carrier(publications, hops, owed, shifts, out)
         entries, missing = self.reaching.entries(owed)
         entered = set(entries.values())
         if not self._is_ordered:
@@ -364,63 +350,6 @@ class Routing:
         """A publication enters this cluster; whether it is kept under its key."""
         self._go((routed,), hops, None, 0, None, now_us, out, key)
         return key is not None and key in self.kept
-
-    def _give_back(self, entry: Entry, out: list[Effect]) -> bool:
-        """Give what came by others back to its host, by one of them, if the link to it is lost.
-
-        That it owes this cluster says to whom it is given that it is on its way back.
-        """
-        host, _, number = entry.routed.message_id
-        others = [each for each in self._secondary if each != host and self._is_usable(each)]
-        if host not in self._secondary or self._is_usable(host) or not others:
-            return False
-        shifts = {} if entry.number is None else {self._cluster: entry.number - number}
-        routed, owed = again(entry.routed), 1 << self._cluster
-        # Nobody but who carried it may take it for what it carried.
-        by, hops = (entry.source, 1) if entry.source in others else (min(others), 2)
-        out.append(Send(by, Notification((routed,), entry.hops + hops, owed, (), shifts)))
-        return True
-
-    def _pass_back(self, message: Notification, now_us: int, out: list[Effect]) -> None:
-        """A gate has lost the link to a host; without one here the gate need not wait for it.
-
-        What came here from a host that is lost is the host's again, or its publishers'.
-        """
-        publications, hops, owed = message.publications, message.hops, message.owed
-        host = publications[0].message_id.broker
-        if self._is_usable(host):
-            its = Notification(publications, hops + 1, owed, (), message.shifts)
-            out.append(Send(host, its))
-            return
-        if hops == _THERE_AND_BACK and not self.kept.is_linked(host):
-            publications = tuple(each for each in publications if not each.publication.assured)
-        if publications:
-            self._go(publications, hops, None, owed, frozenset(), now_us, out)
-
-    def _return_to_host(
-        self,
-        publications: Publications,
-        hops: int,
-        owed: int,
-        shifts: Mapping[int, int],
-        out: list[Effect],
-    ) -> int:
-        """Give back what was to be carried to gates to which no link leads any more.
-
-        Entering a cluster elsewhere it would overtake, and the gate wait in vain.  The bits left.
-        """
-        host = publications[0].message_id.broker
-        if host not in self._secondary or not self._is_usable(host):
-            return owed
-        bits = 0
-        for cluster in shifts:
-            entry = self._entry_of(cluster)
-            if entry is None or entry not in self._secondary or not self._is_usable(entry):
-                bits |= owed & 1 << cluster
-        if bits:
-            its = {each: shift for each, shift in shifts.items() if bits >> each & 1}
-            out.append(Send(host, Notification(publications, hops + 1, bits, (), its)))
-        return owed & ~bits
 
     def _is_gate_for(self, neighbour: BrokerId, shifts: Mapping[int, int]) -> bool:
         """Whether what comes from there may have to wait for its turn here."""

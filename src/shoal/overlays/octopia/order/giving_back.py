@@ -1,0 +1,124 @@
+"""What went round for a host, and must not enter a cluster before what did not, goes back to it.
+
+A gate that has lost the link to a host gives back what came by others; a carrier to whose gate no
+link leads any more, what it was to carry.  The host sends all of it where the cluster is entered
+now.  A host that is lost has it back by itself or, if it has died, its publishers send again all
+that is not acknowledged: then what was carried is dropped, and so is what comes back to a host that
+was killed meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+import msgspec
+
+from shoal.broker.effects import Effect, Send
+from shoal.broker.messages import RoutedPublication
+from shoal.model import BrokerId
+from shoal.overlays.octopia.messages import Notification
+from shoal.overlays.octopia.order.lines import Entry
+
+# The hops of what was carried by one broker when its gate gives it back to that one.
+_THERE_AND_BACK = 3
+
+
+class GivingBack:
+    """At `broker` of a cluster; `near` are the other brokers of its region.
+
+    `entry_of` and `is_usable` are as `Routing` has them; `is_linked` says whether a broker's link
+    is up, whatever it has yet to say; `again` marks a publication as sent before.
+    """
+
+    def __init__(
+        self,
+        broker: BrokerId,
+        cluster: int,
+        near: Collection[BrokerId],
+        entry_of: Callable[[int], BrokerId | None],
+        is_usable: Callable[[BrokerId], bool],
+        is_linked: Callable[[BrokerId], bool],
+        again: Callable[[RoutedPublication], RoutedPublication],
+    ) -> None:
+        self._broker = broker
+        self._cluster = cluster
+        self._near = near
+        self._entry_of = entry_of
+        self._is_usable = is_usable
+        self._is_linked = is_linked
+        self._again = again
+        # Above the numbers of all that was published here since this broker started.
+        self._unused_number = 0
+
+    def published(self, publications: Sequence[RoutedPublication]) -> None:
+        """A client of this broker has published these, in this order."""
+        if publications:
+            number = publications[-1].message_id.number
+            self._unused_number = max(self._unused_number, number + 1)
+
+    def of_this_life(self, message: Notification) -> Notification:
+        """Without what comes back that was published here before this broker was killed."""
+        if message.publications[0].message_id.broker != self._broker:
+            return message
+        found = tuple(
+            each
+            for each in message.publications
+            if each.message_id.number < self._unused_number or not each.publication.assured
+        )
+        return msgspec.structs.replace(message, publications=found)
+
+    def from_gate(self, entry: Entry, out: list[Effect]) -> bool:
+        """Give what came by others back to its host, by one of them, if the link to it is lost.
+
+        That it owes this cluster says to whom it is given that it is on its way back.
+        """
+        host, _, number = entry.routed.message_id
+        others = [each for each in self._near if each != host and self._is_usable(each)]
+        if host not in self._near or self._is_usable(host) or not others:
+            return False
+        shifts = {} if entry.number is None else {self._cluster: entry.number - number}
+        routed, owed = self._again(entry.routed), 1 << self._cluster
+        # Nobody but who carried it may take it for what it carried.
+        by, hops = (entry.source, 1) if entry.source in others else (min(others), 2)
+        out.append(Send(by, Notification((routed,), entry.hops + hops, owed, (), shifts)))
+        return True
+
+    def pass_back(self, message: Notification, out: list[Effect]) -> tuple[RoutedPublication, ...]:
+        """A gate has lost the link to a host; without one here the gate need not wait for the rest.
+
+        That is what is left to enter there.
+        """
+        publications = message.publications
+        host = publications[0].message_id.broker
+        if self._is_usable(host):
+            hops, owed = message.hops + 1, message.owed
+            out.append(Send(host, Notification(publications, hops, owed, (), message.shifts)))
+            return ()
+        if message.hops == _THERE_AND_BACK and not self._is_linked(host):
+            return tuple(each for each in publications if not each.publication.assured)
+        return publications
+
+    def from_carrier(
+        self,
+        publications: tuple[RoutedPublication, ...],
+        hops: int,
+        owed: int,
+        shifts: Mapping[int, int],
+        out: list[Effect],
+    ) -> int:
+        """Give back what was to be carried to gates to which no link leads any more.
+
+        Entering a cluster elsewhere it would overtake, and the gate wait in vain.  The bits left.
+        """
+        host = publications[0].message_id.broker
+        if host not in self._near or not self._is_usable(host):
+            return owed
+        bits = 0
+        for cluster in shifts:
+            entry = self._entry_of(cluster)
+            if entry is None or entry not in self._near or not self._is_usable(entry):
+                bits |= owed & 1 << cluster
+        if bits:
+            its = {each: shift for each, shift in shifts.items() if bits >> each & 1}
+            out.append(Send(host, Notification(publications, hops + 1, bits, (), its)))
+        return owed & ~bits
