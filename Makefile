@@ -38,7 +38,7 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --no-build-isolation -c constraints.txt -e '.[dev]'
 	@touch $(STAMP)
 
-test: check tests ## style, types, layers, then every test (some 11 minutes on 2 cores)
+test: check tests ## style, types, layers, then every test (some 10 minutes on 2 cores)
 
 # What a change most likely breaks: the pure core, the codec, the simulator, one live network.
 QUICK := tests/model tests/language tests/matching tests/broker tests/mqtt tests/overlays \

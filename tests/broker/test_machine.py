@@ -73,7 +73,11 @@ from shoal.overlays.publisher_relocation.traces import BrokerTrace
 from shoal.overlays.registry import SYSTEMS, strategy_factory
 from shoal.overlays.self_organising.links.healing import HealingMessage
 from shoal.overlays.self_organising.moves.reserved_paths import PathMessage
-from shoal.overlays.self_organising.quiet_ring.ring_messages import RingMessage
+from shoal.overlays.self_organising.quiet_ring.ring_messages import (
+    Doubt,
+    Forgotten,
+    RingMessage,
+)
 from shoal.overlays.tree.messages import AdvertisementsSaid, LeavingMessage, SubscriptionsSaid
 from shoal.simulation.links.reliable import Frame, ReliableBroker
 from tests.broker.transcript import publish
@@ -290,6 +294,12 @@ def test_no_input_raises(system: str, is_covering: bool, data: st.DataObject) ->
         if isinstance(effect, Deliver):
             assert set(effect.subscriptions) <= {"n1", "n2", "n3"}
     assert_tables_hold_together(machine)
+
+
+def test_who_is_no_neighbour_gets_no_answer() -> None:
+    machine = broker("self_organising", is_covering=False)
+    assert feed(machine, [Received("B0", Doubt(("B9", 0)))]) == [Send("B0", Forgotten(("B9", 0)))]
+    assert feed(machine, [Received("unknown", Doubt(("B9", 0)))]) == []
 
 
 @given(inputs(FRAMES))

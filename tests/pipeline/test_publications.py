@@ -121,7 +121,7 @@ def test_numbering_does_not_depend_on_the_partitioning(spark: SparkSession, tmp_
         ),
         (('"site", "unit"', '"town"'), "publisher: 'town' is not among the columns; they are site"),
         (('"count", "share"', '"shore"'), "publish: 'shore' is neither a column nor derived"),
-        (("required", "needed"), "columns.count: needed: unknown key; known here: type, co"),
+        (("required", "needed"), "columns.count.needed: unknown key; known here: type, co"),
         (('column = "at", ', ""), "time: give either `column` or `expression`"),
         (("doubled = {", "open = {"), "derived: 'open' is the name of a column too"),
         (('separator = "/"', "separator = "), "sites.toml: "),

@@ -35,14 +35,14 @@ class Verdicts:
         return verdict.is_done and (known is None or not known.is_done)
 
     def tell(self, neighbour: BrokerId, key: ExchangeKey, out: list[Effect]) -> None:
-        """Say what became of an exchange, if it is known."""
+        """Say what became of an exchange, if it is known, to a broker that there is a link to."""
         if (verdict := self.known.get(key)) is not None:
-            out.append(Send(neighbour, verdict))
+            self.say([neighbour], verdict, out)
 
     def answer(self, neighbour: BrokerId, key: ExchangeKey, out: list[Effect]) -> None:
         """Say what became of an exchange, or that nothing is known of it."""
         self.tell(neighbour, key, out)
-        if key not in self.known:
+        if key not in self.known and self._is_up(neighbour):
             out.append(Send(neighbour, Forgotten(key)))
 
     def say(self, listeners: Iterable[BrokerId], verdict: Verdict, out: list[Effect]) -> None:
