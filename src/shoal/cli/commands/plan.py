@@ -193,7 +193,8 @@ def _plan(
     try:
         if system in TOPIC_TREES:
             asking = Asking(operator, operator_password, operator_certificate)
-            _advise(system, rtt, rates, sites, TopicOptions(**chosen), asking)
+            wanted = TopicOptions(**chosen)
+            _advise(*_survey(system, rtt, rates, sites, wanted, asking), wanted)
         else:
             _place(system, PLANNERS[system], rtt, rates, sites, OverlayOptions(**chosen))
     except PlanError as error:
@@ -240,19 +241,11 @@ def _toml(key: str, value: object) -> str:
     return msgspec.toml.encode({key: value}).decode().rstrip()
 
 
-def _advise(
-    system: str,
-    rtt: Path | None,
-    rates: Path | None,
-    sites: Path | None,
-    options: TopicOptions,
-    asking: Asking,
-) -> None:
+def _advise(survey: Survey, pinned: frozenset[BrokerId], options: TopicOptions) -> None:
     from shoal.cli.support.topic_plans import as_orders, in_words
     from shoal.overlays.dynatops.planning.advising.advice import Wishes as TopicWishes
     from shoal.overlays.dynatops.planning.advising.advice import advise
 
-    survey, pinned = _survey(system, rtt, rates, sites, options, asking)
     found = advise(
         survey,
         TopicWishes(
