@@ -35,7 +35,7 @@ from shoal.overlays.octopia.order.ordering import Numbering
 from shoal.overlays.octopia.parameters import Dynamic, Parameters
 from shoal.overlays.octopia.places.labels import Product
 from shoal.overlays.octopia.ways.copies import copies, shortest
-from shoal.overlays.octopia.ways.keeping import Keeping, Publications, again, in_order
+from shoal.overlays.octopia.ways.keeping import Keeping, Publications, in_order
 from shoal.overlays.octopia.ways.outputs import Outputs
 from shoal.overlays.octopia.ways.reaching import Reach, Reaching
 from shoal.overlays.octopia.ways.spreading import Spreading
@@ -96,7 +96,6 @@ class Routing:
             entry_of,
             is_usable,
             self.kept.is_linked,
-            again,
         )
         self.gate = Gate(parameters, self._enter, self.giving_back.from_gate, self._secondary)
 

@@ -18,6 +18,7 @@ from shoal.broker.messages import RoutedPublication
 from shoal.model import BrokerId
 from shoal.overlays.octopia.messages import Notification
 from shoal.overlays.octopia.order.lines import Entry
+from shoal.overlays.octopia.ways.keeping import again
 
 # The hops of what was carried by one broker when its gate gives it back to that one.
 _THERE_AND_BACK = 3
@@ -27,7 +28,7 @@ class GivingBack:
     """At `broker` of a cluster; `near` are the other brokers of its region.
 
     `entry_of` and `is_usable` are as `Routing` has them; `is_linked` says whether a broker's link
-    is up, whatever it has yet to say; `again` marks a publication as sent before.
+    is up, whatever it has yet to say.
     """
 
     def __init__(
@@ -38,7 +39,6 @@ class GivingBack:
         entry_of: Callable[[int], BrokerId | None],
         is_usable: Callable[[BrokerId], bool],
         is_linked: Callable[[BrokerId], bool],
-        again: Callable[[RoutedPublication], RoutedPublication],
     ) -> None:
         self._broker = broker
         self._cluster = cluster
@@ -46,7 +46,6 @@ class GivingBack:
         self._entry_of = entry_of
         self._is_usable = is_usable
         self._is_linked = is_linked
-        self._again = again
         # Above the numbers of all that was published here since this broker started.
         self._unused_number = 0
 
@@ -77,7 +76,7 @@ class GivingBack:
         if host not in self._near or self._is_usable(host) or not others:
             return False
         shifts = {} if entry.number is None else {self._cluster: entry.number - number}
-        routed, owed = self._again(entry.routed), 1 << self._cluster
+        routed, owed = again(entry.routed), 1 << self._cluster
         # Nobody but who carried it may take it for what it carried.
         by, hops = (entry.source, 1) if entry.source in others else (min(others), 2)
         out.append(Send(by, Notification((routed,), entry.hops + hops, owed, (), shifts)))
