@@ -31,8 +31,9 @@ from shoal.broker.effects import (
     SetTimer,
     Started,
     TimerFired,
-    Watch,
     WatchCosts,
+    WatchDelays,
+    WatchLoads,
 )
 from shoal.broker.messages import (
     Message,
@@ -239,7 +240,7 @@ async def test_what_was_due_before_it_was_set_is_not_late(monkeypatch: pytest.Mo
 
 @on_loop
 async def test_a_machine_that_watches_is_told_what_was_measured() -> None:
-    node, machine, _ = node_of(lambda input: [Watch()] if input == Started() else [])
+    node, machine, _ = node_of(lambda input: [WatchDelays()] if input == Started() else [])
     node.start()
     node.receive("B2", [batch(1, 2)], since_us=node.clock.now_us() - 5_000)
     await until(lambda: any(isinstance(each, Measured) for each in machine.inputs))
@@ -397,7 +398,7 @@ async def test_what_is_held_back_of_a_link_goes_with_it() -> None:
 @on_loop
 async def test_loads_are_of_the_window_and_costs_are_said_when_they_change() -> None:
     def answer(input: Input) -> list[Effect]:
-        return [Watch(20_000), WatchCosts()] if isinstance(input, Started) else []
+        return [WatchLoads(20_000), WatchCosts()] if isinstance(input, Started) else []
 
     node, machine, links = node_of(answer)
     node.watching.say_costs(Costs(1.0, {"B2": 2.0}))

@@ -18,8 +18,8 @@ from shoal.broker.effects import (
     Release,
     Send,
     Started,
-    Watch,
     WatchCosts,
+    WatchLoads,
 )
 from shoal.broker.messages import Message, Unsubscribe
 from shoal.broker.strategy import BaseStrategy, BrokerContext
@@ -285,7 +285,7 @@ def test_what_is_held_back_is_not_settled_and_lost_in_a_crash() -> None:
 
 def test_loads_of_each_window_by_hand() -> None:
     """Each message takes 20 ms to send; three enter in the first window of 50 ms."""
-    lab = Lab({"A": [Watch(window_us=50_000)]}, costs=ServiceCosts(transmission_us=20_000))
+    lab = Lab({"A": [WatchLoads(window_us=50_000)]}, costs=ServiceCosts(transmission_us=20_000))
     lab.do(0, "A", said("1"), said("2"), said("3"))
     lab.do(60_000, "A", said("4"))
     lab.do(260_000, "A", said("5"))

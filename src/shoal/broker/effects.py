@@ -94,7 +94,7 @@ class Returned(msgspec.Struct, frozen=True):
 
 
 class Measured(msgspec.Struct, frozen=True):
-    """For who asked to `Watch`: averages of the broker's delays since the last report, in µs.
+    """For who asked to `WatchDelays`: averages of the broker's delays since the last report, in µs.
 
     `output_us` is queueing, transmission and link delay to each neighbour that was sent
     something; `client_output_us` the same to the clients.  None: nothing to average.
@@ -118,7 +118,7 @@ class LinkLoad(msgspec.Struct, frozen=True):
 
 
 class Loads(msgspec.Struct, frozen=True):
-    """For who asked to `Watch`: each link's load in the window that has just ended."""
+    """For who asked to `WatchLoads`: each link's load in the window that has just ended."""
 
     links: Mapping[BrokerId, LinkLoad]
 
@@ -274,12 +274,12 @@ class ResetLink(msgspec.Struct, frozen=True):
     neighbour: BrokerId
 
 
-class Watch(msgspec.Struct, frozen=True):
-    """Measure this broker from now on.
+class WatchDelays(msgspec.Struct, frozen=True):
+    """Measure this broker's delays from now on, and report them (`Measured`) about every second."""
 
-    Its delays are reported (`Measured`) about every second, its links' loads (`Loads`) for each
-    window.
-    """
+
+class WatchLoads(msgspec.Struct, frozen=True):
+    """Report what passes the links (`Loads`) for each window from now on; the last one counts."""
 
     window_us: int = 1_000_000
 
@@ -367,7 +367,8 @@ Effect = (
     | Recall
     | Hold
     | Release
-    | Watch
+    | WatchDelays
+    | WatchLoads
     | WatchCosts
     | Left
     | Stays

@@ -125,10 +125,10 @@ class Strategy(Protocol):
         """
 
     def measured(self, measured: Measured) -> None:
-        """The monitor reports the broker's recent delays, to who asked (`Watch`)."""
+        """The monitor reports the broker's recent delays, to who asked (`WatchDelays`)."""
 
     def loads(self, loads: Loads, now_us: int, out: list[Effect]) -> None:
-        """The monitor reports the links' loads of the last window, to who asked (`Watch`)."""
+        """The monitor reports the links' loads of the last window, to who asked (`WatchLoads`)."""
 
     def costs(self, costs: Costs, now_us: int, out: list[Effect]) -> None:
         """What messages cost, to who asked (`WatchCosts`)."""

@@ -63,8 +63,9 @@ from shoal.broker.effects import (
     TimerFired,
     TimerKey,
     Unsettled,
-    Watch,
     WatchCosts,
+    WatchDelays,
+    WatchLoads,
 )
 from shoal.broker.holding import Holding
 from shoal.broker.machine import Broker
@@ -319,8 +320,10 @@ class Node:
                 self._timers.cancel(key)
             case Record(row):
                 self.record(row)
-            case Watch(window_us):
-                self.watching.watch(window_us)
+            case WatchDelays():
+                self.watching.watch_delays()
+            case WatchLoads(window_us):
+                self.watching.watch_loads(window_us)
             case WatchCosts():
                 self.watching.watch_costs()
             case Hold(but):

@@ -34,8 +34,9 @@ from shoal.broker.effects import (
     Stays,
     TimerFired,
     TimerKey,
-    Watch,
     WatchCosts,
+    WatchDelays,
+    WatchLoads,
 )
 from shoal.broker.holding import Holding
 from shoal.broker.messages import (
@@ -158,8 +159,10 @@ class BrokerNode:
     def connect(self, neighbour: BrokerId, link: Link) -> None:
         """There is a link to this neighbour from now on."""
         self.links[neighbour] = link
+        if self._monitor is not None:
+            link.watch_delays()
         if self.window_us is not None:
-            link.watch()
+            link.watch_loads()
 
     def disconnect(self, neighbour: BrokerId) -> bool:
         """Drop the link, and what came over it and waits to be handled; whether there was one."""
@@ -343,11 +346,14 @@ class BrokerNode:
             case Release() if self._holding is not None:
                 self._holding.release()
                 self._queue.push(self._queue.now_us, self._bring_held, None)
-            case Watch(window_us):
+            case WatchDelays():
                 self._monitor = self._monitor or Monitor()
+                for link in self.links.values():
+                    link.watch_delays()
+            case WatchLoads(window_us):
                 self.window_us = window_us
                 for link in self.links.values():
-                    link.watch()
+                    link.watch_loads()
             case WatchCosts():
                 self._watches_costs = True
                 self._queue.push(self._queue.now_us, self.report_costs, None)

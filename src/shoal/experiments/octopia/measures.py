@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from shoal.broker.effects import Effect, Loads, Started, Watch
+from shoal.broker.effects import Effect, Loads, Started, WatchLoads
 from shoal.broker.messages import Advertise, Carrier, Message
 from shoal.broker.strategy import Strategy
 from shoal.model import BrokerId
@@ -45,8 +45,8 @@ def tapped(kind: type[Strategy], tap: Tap, window_us: int) -> type[Strategy]:
 
         def start(self, started: Started, now_us: int, out: list[Effect]) -> None:
             super().start(started, now_us, out)
-            if tap.is_watched(self.broker) and not any(type(each) is Watch for each in out):
-                out.append(Watch(window_us))
+            if tap.is_watched(self.broker) and not any(type(each) is WatchLoads for each in out):
+                out.append(WatchLoads(window_us))
 
     return Tapped
 

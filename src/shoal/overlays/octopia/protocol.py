@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sized
 
 import msgspec
 
-from shoal.broker.effects import Effect, LinkState, Loads, Notify, Started, TimerKey, Watch
+from shoal.broker.effects import Effect, LinkState, Loads, Notify, Started, TimerKey, WatchLoads
 from shoal.broker.messages import Carrier, Message, Rejected
 from shoal.broker.onward import Asked, Onward
 from shoal.broker.strategy import BaseStrategy, BrokerContext, ProtocolError
@@ -167,7 +167,7 @@ class Octopia(BaseStrategy):
         if self.is_placed:
             self._learn(now_us, out)
         if self.parameters.dynamic is not Dynamic.STATIC:
-            out.append(Watch(self.parameters.window_us))
+            out.append(WatchLoads(self.parameters.window_us))
 
     def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
         self._resident.timer(key, now_us, out)

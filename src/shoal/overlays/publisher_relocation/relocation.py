@@ -91,10 +91,11 @@ class Relocation(BaseStrategy):
     def receive(
         self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]
     ) -> None:
-        self.tree.check_sender(neighbour, message)
         if type(message) is PublicationBatch:
+            self.tree.check_neighbour(neighbour)
             self._forward(message.publications, message.hops, neighbour, now_us, out)
             return
+        self.tree.check_sender(neighbour, message)
         if isinstance(message, LeavingMessage):
             self.tree.receive(neighbour, message, now_us, out)
             return

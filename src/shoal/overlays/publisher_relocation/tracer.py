@@ -62,7 +62,7 @@ class Tracer(Protocol):
         """A timer of its own fired."""
 
     def measured(self, measured: Measured) -> None:
-        """The monitor reports the broker's recent delays, if it asked to `Watch`."""
+        """The monitor reports the broker's recent delays, if it asked to `WatchDelays`."""
 
     def link(
         self,

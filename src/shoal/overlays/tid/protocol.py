@@ -25,7 +25,7 @@ from shoal.broker.effects import (
     SetTimer,
     Started,
     TimerKey,
-    Watch,
+    WatchLoads,
 )
 from shoal.broker.messages import (
     Advertise,
@@ -142,7 +142,7 @@ class Tid(BaseStrategy):
         if self._expected:
             out.append(SetTimer(WAITED, now_us + min(WAIT_US, started.give_up_us)))
         if self.parameters.dynamic:
-            out.append(Watch(self.parameters.window_us))
+            out.append(WatchLoads(self.parameters.window_us))
 
     def loads(self, loads: Loads, now_us: int, out: list[Effect]) -> None:
         self._forwarding.entered = {name: load.entered for name, load in loads.links.items()}

@@ -51,11 +51,14 @@ class Watching:
             if timer is not None:
                 timer.cancel()
 
-    def watch(self, window_us: int) -> None:
-        """Report delays and loads from now on; the last window counts."""
+    def watch_delays(self) -> None:
+        """Report delays from now on."""
         if self.monitor is None:
             self.monitor = Monitor()
             self._reports = self._later(MONITOR_INTERVAL_S, self._report)
+
+    def watch_loads(self, window_us: int) -> None:
+        """Report the links' loads from now on; the last window counts."""
         if self._windows is not None:
             self._windows.cancel()
         self._window_s = window_us / _MICROSECONDS

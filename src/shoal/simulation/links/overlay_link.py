@@ -23,6 +23,7 @@ class Link:
         self.latency_us = latency_us
         self._transmission_us = transmission_us
         self._free_us = 0
+        self._is_watched = False
         self._waited_us = 0
         self._sent = 0
         # Of each message sent since the last report: when it was ready, when it was out, its units.
@@ -34,10 +35,11 @@ class Link:
         busy_us = units * self._transmission_us
         out_us = (self._free_us if self._free_us > ready_us else ready_us) + busy_us
         self._free_us = out_us
-        if self._passed is not None:
+        if self._is_watched:
             self._waited_us += out_us - busy_us - ready_us
             self._sent += 1
-            self._passed.append((ready_us, out_us, units))
+            if self._passed is not None:
+                self._passed.append((ready_us, out_us, units))
         queue = self._queue
         queue.made = made = queue.made + 1
         heappush(queue.heap, (out_us + self.latency_us, made, self._arrive, input))
@@ -54,8 +56,13 @@ class Link:
         self._waited_us = self._sent = 0
         return waited_us + self._transmission_us + self.latency_us
 
-    def watch(self) -> None:
+    def watch_delays(self) -> None:
+        """Measure from now on how long messages wait."""
+        self._is_watched = True
+
+    def watch_loads(self) -> None:
         """Count from now on what passes."""
+        self._is_watched = True
         if self._passed is None:
             self._passed = deque()
 

@@ -34,7 +34,7 @@ from shoal.broker.effects import (
     Record,
     SetTimer,
     TimerKey,
-    Watch,
+    WatchDelays,
 )
 from shoal.broker.messages import Message, RoutedPublication
 from shoal.broker.strategy import BrokerContext, ProtocolError, unexpected
@@ -130,7 +130,7 @@ class Grape:
         return self._tracing.held_bytes
 
     def start(self, out: list[Effect]) -> None:
-        out.append(Watch())
+        out.append(WatchDelays())
 
     def mark(
         self, publisher: ClientId, publications: tuple[RoutedPublication, ...], now_us: int

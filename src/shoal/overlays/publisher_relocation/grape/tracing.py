@@ -99,23 +99,31 @@ class Tracing:
 
     def note(self, effects: Sequence[Effect]) -> None:
         """Note what became of traced publications: the effects that forwarded them say it."""
+        trace: _Trace | None = None
         for effect in effects:
-            if type(effect) is Deliver:
-                routed = effect.routed
-                session = routed.mark
-                if session is not None:
-                    trace = self._trace(session)
-                    offset = routed.message_id.number - session.number
-                    if 0 <= offset < MAX_TRACE_SESSION_LENGTH:  # else a peer's garbage
-                        trace.bits |= 1 << offset
-                        if self._by_client:
-                            trace.had[effect.client] = trace.had.get(effect.client, 0) | 1 << offset
-                    trace.deliveries += 1
-            elif type(effect) is Send and type(effect.message) is PublicationBatch:
-                for routed in effect.message.publications:
-                    session = routed.mark
-                    if session is not None:
-                        self._trace(session).downstream.add(effect.neighbour)
+            kind = type(effect)
+            if kind is Deliver:
+                routed = effect.routed  # type: ignore[union-attr]
+                mark = routed.mark
+                if mark is None:
+                    continue
+                if trace is None or trace.session is not mark:
+                    trace = self._trace(mark)
+                offset = routed.message_id.number - mark.number
+                if 0 <= offset < MAX_TRACE_SESSION_LENGTH:  # else a peer's garbage
+                    trace.bits |= 1 << offset
+                    if self._by_client:
+                        client = effect.client  # type: ignore[union-attr]
+                        trace.had[client] = trace.had.get(client, 0) | 1 << offset
+                trace.deliveries += 1
+            elif kind is Send and type(effect.message) is PublicationBatch:  # type: ignore[union-attr]
+                for routed in effect.message.publications:  # type: ignore[union-attr]
+                    mark = routed.mark
+                    if mark is None:
+                        continue
+                    if trace is None or trace.session is not mark:
+                        trace = self._trace(mark)
+                    trace.downstream.add(effect.neighbour)  # type: ignore[union-attr]
 
     def _trace(self, session: MessageId) -> _Trace:
         trace = self._traces.get(session.publisher)

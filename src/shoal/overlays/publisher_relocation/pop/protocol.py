@@ -171,7 +171,7 @@ class Pop:
         self._neighbours.discard(neighbour)
         if up:
             self._neighbours.add(neighbour)
-        self._tracing.relinked(neighbour, out)
+        self._tracing.relinked(neighbour)
         self._tracing.keep_only(publishers, out)
         for publisher in list(self._placements):
             self._request_when_ready(publisher, now_us, out)

@@ -49,6 +49,8 @@ class Tracing:
         self._parameters = parameters
         self._profiles: dict[ClientId, Profile] = {}
         self._traces: dict[ClientId, dict[MessageId, _Trace]] = {}
+        # Whose timer is set: it runs out, whatever becomes of the traces that it was set for.
+        self._timed: set[ClientId] = set()
 
     def profile(self, publisher: ClientId) -> Profile | None:
         """The publisher's averages, if any trace of it has ended here."""
@@ -86,16 +88,13 @@ class Tracing:
             if routed.mark is not None
         }
         _count(started, effects)
+        ended = []
         for publication, trace in started.items():
-            traces = self._traces.setdefault(publication.publisher, {})
-            if not traces:
-                out.append(SetTimer(_timer(publication.publisher), trace.deadline_us))
-            traces[publication] = trace
-        return [
-            publication.publisher
-            for publication, trace in started.items()
-            if self._finish(publication, trace, out)
-        ]
+            if trace.waiting:
+                self._wait(publication, trace, out)
+            elif self._end(publication, trace, out):
+                ended.append(publication.publisher)
+        return ended
 
     def result(self, neighbour: BrokerId, message: TraceResult, out: list[Effect]) -> bool:
         """Take a neighbour's result; whether it ended a trace at the publisher's first broker."""
@@ -109,62 +108,75 @@ class Tracing:
             raise ProtocolError(f"{publication} went to {message.subscribers} subscribers")
         trace.waiting.discard(neighbour)
         trace.behind[neighbour] = message.subscribers
-        return self._finish(publication, trace, out)
+        if trace.waiting:
+            return False
+        self._drop(publication)
+        return self._end(publication, trace, out)
 
     def expire(self, publisher: ClientId, now_us: int, out: list[Effect]) -> None:
         """Give up the publisher's traces whose time is over."""
+        self._timed.discard(publisher)
         traces = self._traces.get(publisher, {})
         for publication in [name for name, each in traces.items() if each.deadline_us <= now_us]:
             del traces[publication]
         if traces:
             oldest = min(trace.deadline_us for trace in traces.values())
-            out.append(SetTimer(_timer(publisher), oldest))
+            self._set_timer(publisher, oldest, out)
         else:
             self._traces.pop(publisher, None)
 
     def forget(self, publisher: ClientId, out: list[Effect]) -> None:
         """Drop all that is held for a publisher: it left, or has turned up elsewhere."""
         self._profiles.pop(publisher, None)
-        if self._traces.pop(publisher, None) is not None:
+        self._traces.pop(publisher, None)
+        if publisher in self._timed:
+            self._timed.discard(publisher)
             out.append(CancelTimer(_timer(publisher)))
 
     def keep_only(self, publishers: Container[ClientId], out: list[Effect]) -> None:
         """Drop what is held for all other publishers: they are gone."""
-        for publisher in [*self._profiles, *self._traces]:
+        for publisher in {**self._profiles, **self._traces}:
             if publisher not in publishers:
                 self.forget(publisher, out)
 
-    def relinked(self, neighbour: BrokerId, out: list[Effect]) -> None:
+    def relinked(self, neighbour: BrokerId) -> None:
         """What was under way over the link to a neighbour is lost, as is what lay behind it."""
         for profile in self._profiles.values():
             profile.behind.pop(neighbour, None)
-        for publisher, traces in list(self._traces.items()):
+        for traces in list(self._traces.values()):
             for publication, trace in list(traces.items()):
                 if trace.upstream == neighbour or neighbour in trace.waiting:
-                    self._drop(publisher, publication, out)
+                    self._drop(publication)
 
-    def _finish(self, publication: MessageId, trace: _Trace, out: list[Effect]) -> bool:
-        if trace.waiting:
-            return False
+    def _wait(self, publication: MessageId, trace: _Trace, out: list[Effect]) -> None:
+        publisher = publication.publisher
+        self._traces.setdefault(publisher, {})[publication] = trace
+        if publisher not in self._timed:
+            self._set_timer(publisher, trace.deadline_us, out)
+
+    def _set_timer(self, publisher: ClientId, at_us: int, out: list[Effect]) -> None:
+        self._timed.add(publisher)
+        out.append(SetTimer(_timer(publisher), at_us))
+
+    def _end(self, publication: MessageId, trace: _Trace, out: list[Effect]) -> bool:
+        """All results are in: count them, and tell upstream; whether nobody is."""
         publisher = publication.publisher
         profile = self._profiles.get(publisher)
         if profile is None:
             profile = Profile(self._parameters.average_weight_percent)
             self._profiles[publisher] = profile
         profile.add(trace.local, trace.behind)
-        self._drop(publisher, publication, out)
         if trace.upstream is None:
             return True
         subscribers = trace.local + sum(trace.behind.values())
         out.append(Send(trace.upstream, TraceResult(publication, subscribers)))
         return False
 
-    def _drop(self, publisher: ClientId, publication: MessageId, out: list[Effect]) -> None:
-        traces = self._traces[publisher]
+    def _drop(self, publication: MessageId) -> None:
+        traces = self._traces[publication.publisher]
         del traces[publication]
         if not traces:
-            del self._traces[publisher]
-            out.append(CancelTimer(_timer(publisher)))
+            del self._traces[publication.publisher]
 
 
 def _timer(publisher: ClientId) -> TimerKey:
