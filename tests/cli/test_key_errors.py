@@ -14,7 +14,7 @@ import msgspec
 import pytest
 from msgspec import inspect
 
-from shoal.client import bridge_file
+from shoal.client.bridges import bridge_file
 from shoal.experiments import scenario
 from shoal.overlays import registry
 from shoal.overlays.registry import SYSTEMS

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from shoal.client import bridge_file
+from shoal.client.bridges import bridge_file
 from shoal.experiments import scenario
 from shoal.overlays import registry
 from shoal.pipeline.sources import declaration

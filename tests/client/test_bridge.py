@@ -10,10 +10,10 @@ from typing import Any, cast
 import pytest
 
 from shoal.client import Client, ClientError, Message
-from shoal.client import bridge as module
-from shoal.client.bridge import CARRIED_BY, Lane, Shares
-from shoal.client.bridge_file import RuleSection, parse_bridge
-from shoal.client.bridge_metrics import Flow
+from shoal.client.bridges import bridge as module
+from shoal.client.bridges.bridge import CARRIED_BY, Lane, Shares
+from shoal.client.bridges.bridge_file import RuleSection, parse_bridge
+from shoal.client.bridges.metrics import Flow
 from shoal.client.session import ClientSession, SessionError
 from shoal.client.subscription import Subscription
 from shoal.language import parse

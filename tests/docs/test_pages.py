@@ -16,7 +16,7 @@ import pytest
 from pyarrow import csv
 from pyarrow import parquet as pq
 
-from shoal.client.bridge_file import parse_bridge
+from shoal.client.bridges.bridge_file import parse_bridge
 from shoal.overlays.registry import SYSTEMS
 from shoal.runtime.network_file import parse_network
 from tests.docs.blocks import PAGES, ROOT, Block, blocks

@@ -20,7 +20,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from shoal.client import Client
-from shoal.client.bridge_file import parse_bridge
+from shoal.client.bridges.bridge_file import parse_bridge
 from shoal.runtime.addresses import Address
 from shoal.runtime.free_ports import free_ports
 from shoal.typed_toml import TomlError

@@ -154,7 +154,7 @@ class LiveNetwork:
             return Started()
         former = self.former.setdefault(name, {})
         node.at_link.append(lambda neighbour, is_ready: former.setdefault(neighbour))
-        node.at_remember = overlay.remember
+        node.asides.at_remember = overlay.remember
         left = tuple(each for each in former if each not in overlay.ended)
         return Started(left, self.limits.give_up_us, overlay.facts)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from shoal.client.bridge_metrics import BridgeMetrics, Tally
+from shoal.client.bridges.metrics import BridgeMetrics, Tally
 from shoal.runtime.network_file import load_network
 from shoal.runtime.operations.metrics import Metrics
 from tools.reference.metrics import _STATUS

@@ -8,7 +8,7 @@ from typing import Any
 from prometheus_client.metrics_core import Metric
 
 from shoal.broker.machine import Broker
-from shoal.client.bridge_metrics import BridgeMetrics, Tally
+from shoal.client.bridges.metrics import BridgeMetrics, Tally
 from shoal.overlays.registry import strategy_factory
 from shoal.runtime.operations.metrics import Metrics
 from tools.reference.texts import cell

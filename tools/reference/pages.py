@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from shoal.client import bridge_file
+from shoal.client.bridges import bridge_file
 from shoal.experiments import scenario
 from shoal.overlays.registry import SYSTEMS
 from shoal.pipeline.sources import declaration

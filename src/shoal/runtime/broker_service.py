@@ -91,7 +91,7 @@ class BrokerService:
         limits, has_cycles = network.bounds, system.shape.has_cycles
         admits_bytes = limits.high_bytes if has_cycles else None
         self.node = Node(machine, clock, self.trace, admits_bytes, system.shown_rows)
-        self.node.at_remember = overlay.remember
+        self.node.asides.at_remember = overlay.remember
         codec = Codec(COMMON + CONTROLS + system.messages)
         self._certificates = Certificates(network, name)
         self.directory = Directory(name, _places(network, name, clock.now_us()), overlay)

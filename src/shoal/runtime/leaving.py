@@ -64,7 +64,7 @@ class Leaving:
         self._never = never
         self._answer: asyncio.Future[str] | None = None
         self._task: asyncio.Task[None] | None = None
-        node.at_leave = self._answered
+        node.asides.at_leave = self._answered
 
     def begin(self) -> str:
         """Leave; why not, if that cannot be."""

@@ -24,13 +24,11 @@ import logging
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
 
 import msgspec
 
 from shoal.broker.custody import Custody, is_assured
 from shoal.broker.effects import (
-    Answered,
     CancelTimer,
     Continue,
     Deliver,
@@ -39,11 +37,9 @@ from shoal.broker.effects import (
     Hold,
     Input,
     Key,
-    Left,
     LinkChanged,
     LinkReady,
     LinkState,
-    MoveClient,
     Notify,
     OpenLink,
     Order,
@@ -51,7 +47,6 @@ from shoal.broker.effects import (
     Received,
     Record,
     Release,
-    Remember,
     Requested,
     ResetLink,
     Returned,
@@ -59,7 +54,6 @@ from shoal.broker.effects import (
     SetTimer,
     Settled,
     Started,
-    Stays,
     TimerFired,
     TimerKey,
     Unsettled,
@@ -72,6 +66,7 @@ from shoal.broker.machine import Broker
 from shoal.broker.messages import Carrier, Message, Publish
 from shoal.broker.wire import WireError
 from shoal.model import BrokerId, ClientId
+from shoal.runtime.driving.asides import Asides
 from shoal.runtime.driving.batches import joined, publications_in
 from shoal.runtime.driving.clock import Clock
 from shoal.runtime.driving.delivering import Delivering
@@ -143,13 +138,7 @@ class Node:
         self.watching = Watching(self.bring)
         self._delivering = Delivering(self.clock, self.counts, self.watching, trace)
         self._flushing = Flushing(self._delivering.flushed)
-        # Told that the machine has left the network, or with a reason that it stays.
-        self._orders: deque[Callable[[str], None]] = deque()
-        self.at_leave: Callable[[str], None] = _nobody_asked
-        # Told what the machine must know when it starts again.
-        self.at_remember: Callable[[Mapping[str, Any]], None] = _nobody_remembers
-        # Sends a client to another broker, for the machine.
-        self.at_move: Callable[[ClientId, BrokerId], None] = _nobody_moves
+        self.asides = Asides()
 
     @property
     def links(self) -> Links | None:
@@ -178,7 +167,7 @@ class Node:
 
     def order(self, order: Order, answered: Callable[[str], None]) -> None:
         """Bring an operator's order; why it is not followed comes as the answer."""
-        self._orders.append(answered)
+        self.asides.expect(answered)
         self.bring(order)
 
     def bring(
@@ -332,18 +321,9 @@ class Node:
             case Release():
                 self._holding.release()
                 self._hold_for_machine(False)
-            case Remember(facts):
-                self.at_remember(facts)
-            case MoveClient(name, broker):
-                self.at_move(name, broker)
-            case Left():
-                self.at_leave("")
-            case Stays(reason):
-                self.at_leave(reason)
-            case Answered(problem):
-                self._orders.popleft()(problem)
-            case _ if self.links is not None:
-                self._control_link(effect, self.links)
+            case _:
+                if not self.asides.take(effect) and self.links is not None:
+                    self._control_link(effect, self.links)
 
     def _control_link(self, effect: Effect, links: Links) -> None:
         match effect:
@@ -453,15 +433,3 @@ class Node:
     def _tell_of_link(self, neighbour: BrokerId, is_ready: bool) -> None:
         for tell in self.at_link:
             tell(neighbour, is_ready)
-
-
-def _nobody_remembers(facts: Mapping[str, Any]) -> None:
-    """A broker of which nothing outlasts its process."""
-
-
-def _nobody_moves(client: ClientId, broker: BrokerId) -> None:
-    """Until there is a door with clients."""
-
-
-def _nobody_asked(reason: str) -> None:
-    """Until somebody asks the broker to leave."""

@@ -24,9 +24,9 @@ def bridge(
     """
     from prometheus_client import start_http_server
 
-    from shoal.client.bridge import run_bridge
-    from shoal.client.bridge_file import load_bridge
-    from shoal.client.bridge_metrics import Tally, bridge_registry
+    from shoal.client.bridges.bridge import run_bridge
+    from shoal.client.bridges.bridge_file import load_bridge
+    from shoal.client.bridges.metrics import Tally, bridge_registry
     from shoal.runtime.addresses import read_address
     from shoal.runtime.operations.logs import start_logging
     from shoal.runtime.serving import StoppedError, run_or_stop

@@ -50,7 +50,7 @@ class SendingOn:
         # Who was to go by the system's wish and is still here, until the system is told.
         self._stayed: list[ClientId] = []
         if clients.federation is not None:
-            node.at_move = self._move_for_machine
+            node.asides.at_move = self._move_for_machine
             clients.federation.moving.servers = clients.federation.following.servers = servers
         if publishers is not None:
             publishers.follows = self._follows

@@ -20,8 +20,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from shoal.client.bridge_file import Bridge, EndSection, RuleSection
-from shoal.client.bridge_metrics import Flow, Tally
+from shoal.client.bridges.bridge_file import Bridge, EndSection, RuleSection
+from shoal.client.bridges.metrics import Flow, Tally
 from shoal.client.client import Client
 from shoal.client.subscription import Message, Subscription
 from shoal.client.terms import ClientError, Keep

@@ -1,0 +1,1 @@
+"""Bridges between a shoal network and other MQTT brokers: file, lanes, metrics."""

@@ -1,0 +1,60 @@
+"""What a machine says to the service that runs it, beside messages and timers.
+
+It has left, or stays; it must know something when it starts again; a client is to go elsewhere;
+and it answers the orders of operators.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from shoal.broker.effects import Answered, Effect, Left, MoveClient, Remember, Stays
+from shoal.model import BrokerId, ClientId
+
+
+class Asides:
+    """Who is told of each; until somebody asks, nobody is."""
+
+    def __init__(self) -> None:
+        self._orders: deque[Callable[[str], None]] = deque()
+        # Told that the machine has left the network, or with a reason that it stays.
+        self.at_leave: Callable[[str], None] = _nobody_asked
+        # Told what the machine must know when it starts again.
+        self.at_remember: Callable[[Mapping[str, Any]], None] = _nobody_remembers
+        # Sends a client to another broker, for the machine.
+        self.at_move: Callable[[ClientId, BrokerId], None] = _nobody_moves
+
+    def expect(self, answered: Callable[[str], None]) -> None:
+        """The machine is given an order; why it is not followed comes as the answer."""
+        self._orders.append(answered)
+
+    def take(self, effect: Effect) -> bool:
+        """Pass it on; whether it is one of these."""
+        match effect:
+            case Remember(facts):
+                self.at_remember(facts)
+            case MoveClient(name, broker):
+                self.at_move(name, broker)
+            case Left():
+                self.at_leave("")
+            case Stays(reason):
+                self.at_leave(reason)
+            case Answered(problem):
+                self._orders.popleft()(problem)
+            case _:
+                return False
+        return True
+
+
+def _nobody_remembers(facts: Mapping[str, Any]) -> None:
+    """A broker of which nothing outlasts its process."""
+
+
+def _nobody_moves(client: ClientId, broker: BrokerId) -> None:
+    """Until there is a door with clients."""
+
+
+def _nobody_asked(reason: str) -> None:
+    """Until somebody asks the broker to leave."""
