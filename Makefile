@@ -9,7 +9,7 @@ STAMP := .venv/.installed
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install test quick check tests docs demo soak bench-simulation bench-selection bench-matching bench-one-by-one bench-topics bench-covering bench-covering-routing bench-mqtt-codec bench-mqtt-clients bench-spark-matching bench-spark-partitions bench-set-search bench-trials bench-journal bench-live bench-bluedove-order bench-rearranging bench-moving-clients bench-moves bench-whereabouts bench-sizes clean
+.PHONY: help install test quick check tests docs demo soak bench-simulation bench-selection bench-matching bench-one-by-one bench-like bench-topics bench-covering bench-covering-routing bench-mqtt-codec bench-mqtt-clients bench-spark-matching bench-spark-partitions bench-set-search bench-trials bench-journal bench-live bench-bluedove-order bench-rearranging bench-moving-clients bench-moves bench-whereabouts bench-sizes clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-24s %s\n", $$1, $$2}'
@@ -84,6 +84,9 @@ bench-matching: install ## events per second of the match index, beside other en
 bench-one-by-one: install ## microseconds of the match index for one publication at a time, beside other engines
 	$(BIN)/python -m pip install --quiet --no-build-isolation -c constraints.txt -e '.[bench]'
 	$(BIN)/python benchmarks/bench_one_by_one.py
+
+bench-like: install ## one long text against thousands of LIKE filters, with and without tables of it
+	$(BIN)/python benchmarks/bench_like.py
 
 bench-topics: install ## topics per second of the topic index, beside paho-mqtt's matcher
 	$(BIN)/python -m pip install --quiet --no-build-isolation -c constraints.txt -e '.[bench]'

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
+from unittest import mock
 
 import pytest
 
@@ -282,3 +283,51 @@ def test_many_regions_are_compared_as_few_are(seed: int) -> None:
         assert covers(f, g) is held
         seen.add((meets, held))
     assert len(seen) > 1
+
+
+LONG = 16_384  # the longest text of a publication that filters see
+NUMBERS = range(1_000, 2_300)
+THERE = "".join(f"a{at}b" for at in NUMBERS)
+
+
+def words(count: int, size: int) -> list[str]:
+    """Of two letters."""
+    chance = random.Random(size)
+    return ["".join(chance.choices("ab", k=size)) for _ in range(count)]
+
+
+# Thousands of patterns, and a text in which all nearly are.
+MANY: dict[str, tuple[list[str], str]] = {
+    "each a number": ([f"%a{at}b%" for at in range(8_000)], "a" * LONG),
+    "each a number, and one free": ([f"%a{at}_b%" for at in range(8_000)], "a" * LONG),
+    "all there, before what must precede them": (
+        [f"%zz%a{at}b%" for at in NUMBERS] + [f"%zz%a_{at}b%" for at in NUMBERS],
+        (THERE + "zz" + "a" * LONG)[:LONG],
+    ),
+    "halves there": (
+        [f"%a{at}b{fill}a{at + 2}b%" for at in NUMBERS for fill in ("", "a", "_")],
+        (THERE + "a" * LONG)[:LONG],
+    ),
+    "of two letters": ([f"%{each}%" for each in words(4_000, 20)], words(1, LONG)[0]),
+    "of two letters, one free": (
+        [f"%{each[:8]}_{each[8:]}%" for each in words(4_000, 16)],
+        words(1, LONG)[0],
+    ),
+    "one letter, of every length": ([f"%{'a' * at}b%" for at in range(2_000)], "a" * LONG),
+}
+
+
+@pytest.mark.parametrize(("patterns", "text"), MANY.values(), ids=MANY)
+def test_many_patterns_take_no_longer_together(patterns: list[str], text: str) -> None:
+    index = MatchIndex()
+    for number, pattern in enumerate(patterns):
+        index.add(number, Filter(like(pattern)))
+    taken = []
+    with mock.patch.object(MatchIndex, "may_wait", False):  # as in a broker
+        for attempt in range(3):
+            fresh = text[attempt:] + "a" * attempt
+            started = time.process_time()
+            found = index.match({"a": fresh})
+            taken.append(time.process_time() - started)
+            assert len(found) < len(patterns)
+    assert min(taken) < 0.1

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from shoal.matching import shapes
+from shoal.matching import long_texts, shapes
 from shoal.matching.shapes import searched_characters, shape
 from shoal.model.like import escape_literal
 from tests.matching.naive_like import like
@@ -52,6 +52,52 @@ def test_long_texts_are_searched_in_steps(alphabet: str, places: tuple[int, int]
             assert shape(pattern)(text) is like(text, pattern), (text, pattern)
             found += like(text, pattern)
     assert found
+
+
+@pytest.mark.parametrize("alphabet", ["ab", "abcdefgh", "ab\u4e00", "a\ud800"])
+@pytest.mark.parametrize("few", [1, 64])
+@pytest.mark.parametrize("few_places", [0, 64])
+def test_many_patterns_look_through_a_long_text(alphabet: str, few: int, few_places: int) -> None:
+    """By tables and places from the first on, or after some; most patterns are nearly there.
+
+    With few places in a table, others' hashes stand where a pattern's would.
+    """
+    chance = random.Random(f"{alphabet!r} {few} {few_places}")
+    found = missing = 0
+    with (
+        mock.patch.object(long_texts, "_PATTERNS", few),
+        mock.patch.object(long_texts, "_SEARCHES", few),
+        mock.patch.object(long_texts, "_FEW_PLACES", few_places),
+        mock.patch.object(long_texts, "_PLACES", chance.choice([1, 8])),
+    ):
+        long_texts._texts.clear()
+        for _ in range(6):
+            text = "".join(chance.choices(alphabet, k=chance.randrange(512, 1_500)))
+            for _ in range(150):
+                runs = []
+                for _ in range(chance.choice([1, 1, 2, 3])):
+                    at, size = chance.randrange(len(text)), chance.choice([1, 3, 9, 18, 40, 70])
+                    run = list(text[at : at + size])
+                    for _ in range(chance.choice([0, 0, 1, 2])):
+                        run[chance.randrange(len(run))] = chance.choice(["_", *alphabet])
+                    runs.append("".join(run))
+                ends = chance.choice([("%", "%"), (text[:2] + "%", "%"), ("%", "%" + text[-1])])
+                pattern = ends[0] + "%".join(runs) + ends[1]
+                is_like = like(text, pattern)
+                assert shape(pattern)(text) is is_like, (text, pattern)
+                found += is_like
+                missing += not is_like
+        long_texts._texts.clear()
+    assert found > 100
+    assert missing > 100
+
+
+def test_only_few_texts_are_remembered() -> None:
+    has_shape = shape("%needle_in%")
+    for number in range(200):
+        assert not has_shape(f"{number} hay " * 300)
+    assert len(long_texts._texts) <= 64
+    assert sum(map(len, long_texts._texts)) <= 65_536
 
 
 def test_a_surrogate_is_a_character_as_any_other() -> None:

@@ -8,6 +8,8 @@ the leftmost place is always good enough.  So each piece of the text is searched
 - a run with `_` between its characters (`%a_c%`) by comparing that many texts, each shifted to a
   character of the run, with vector instructions: in time what is searched x the run's characters.
 
+A long text is not searched where it lacks what the pattern must contain (`long_texts.py`).
+
 >>> has_shape = shape(r"50\%%o_f")
 >>> has_shape("50% off"), has_shape("50% of"), has_shape("50 off")
 (True, False, False)
@@ -25,6 +27,16 @@ from weakref import WeakValueDictionary
 import numpy as np
 import numpy.typing as npt
 
+from shoal.matching.long_texts import (
+    LONG,
+    LONGEST,
+    Codes,
+    Window,
+    Windows,
+    codes_of,
+    long_text,
+    windows_of,
+)
 from shoal.model.like import CACHED_CHARACTERS, CACHED_PATTERNS, Wildcard, elements
 
 Shape = Callable[[str], bool]
@@ -33,8 +45,8 @@ Shape = Callable[[str], bool]
 _FIRST_PLACES, _MOST_PLACES = 256, 65_536
 # When fewer than one place in so many is left, these are compared one by one.
 _SPARSE = 16
-
-_Codes = npt.NDArray[np.uint8] | npt.NDArray[np.uint32]
+# So many windows of a pattern are looked up before a long text is searched.
+_MOST_WINDOWS = 6
 
 
 class _Run(NamedTuple):
@@ -42,6 +54,7 @@ class _Run(NamedTuple):
 
     length: int
     pieces: tuple[tuple[int, str], ...]
+    windows: Windows
 
     def stands_at(self, text: str, at: int) -> bool:
         """Whether the run is at a place of the text, which is long enough."""
@@ -56,6 +69,10 @@ class _Run(NamedTuple):
             return -1
         if not self.pieces:
             return begin
+        if LONG <= len(text) <= LONGEST:
+            places = long_text(text).places(self.windows, begin, end - self.length)
+            if places is not None:
+                return next((at for at in places if self.stands_at(text, at)), -1)
         if len(self.pieces) == 1:
             [(offset, piece)] = self.pieces
             found = text.find(piece, begin + offset, end - self.length + offset + len(piece))
@@ -94,7 +111,7 @@ def _runs(pattern: str) -> list[_Run]:
     length, pieces = 0, list[tuple[int, str]]()
     for element in (*elements(pattern), Wildcard.ANY_RUN):
         if element is Wildcard.ANY_RUN:
-            runs.append(_Run(length, tuple(pieces)))
+            runs.append(_Run(length, tuple(pieces), windows_of(pieces)))
             length, pieces = 0, []
         elif isinstance(element, str):
             pieces.append((length, element))
@@ -109,10 +126,13 @@ def _shape(pattern: str) -> Shape:
     if not others:
         return lambda text: len(text) == first.length and first.stands_at(text, 0)
     *middle, last = others
+    # Of the longest pieces; few of them say as much as all.
+    windows = tuple(sorted((each for run in middle for each in run.windows), key=_power))
+    windows = windows[: -_MOST_WINDOWS - 1 : -1]
     if len(middle) == 1 and not first.length and not last.length and len(middle[0].pieces) == 1:
         [(_, text_within)] = middle[0].pieces
         if len(text_within) == middle[0].length:
-            return lambda text: text_within in text  # the most frequent shape
+            return _within(text_within, middle[0].windows)  # the most frequent shape
     least = first.length + sum(run.length for run in others)
 
     def has_shape(text: str) -> bool:
@@ -120,6 +140,9 @@ def _shape(pattern: str) -> Shape:
             return False
         end = len(text) - last.length
         if not last.stands_at(text, end):
+            return False
+        is_long = windows and LONG <= len(text) <= LONGEST
+        if is_long and not long_text(text).may_contain(windows):
             return False
         at = first.length
         for run in middle:
@@ -130,6 +153,25 @@ def _shape(pattern: str) -> Shape:
         return True
 
     return has_shape
+
+
+def _power(window: Window) -> int:
+    return window.power
+
+
+def _within(wanted: str, windows: Windows) -> Shape:
+    def is_within(text: str) -> bool:
+        if not LONG <= len(text) <= LONGEST:
+            return wanted in text
+        known = long_text(text)
+        if not known.may_contain(windows):
+            return False
+        places = known.places(windows, 0, len(text) - len(wanted))
+        if places is None:
+            return wanted in text
+        return any(text.startswith(wanted, at) for at in places)
+
+    return is_within
 
 
 _cached_shape = lru_cache(CACHED_PATTERNS)(_shape)
@@ -144,10 +186,12 @@ def _find_spread(text: str, begin: int, end: int, run: _Run) -> int:
         for offset, piece in run.pieces
         for at, character in enumerate(piece)
     ]
+    is_long = LONG <= len(text) <= LONGEST
+    codes = long_text(text).codes if is_long else codes_of(text)
     places = max(_FIRST_PLACES, run.length)
     while begin + run.length <= end:
         count = min(places, end - run.length - begin + 1)
-        found = _places(_codes(text[begin : begin + count + run.length - 1]), count, wanted)
+        found = _places(codes[begin : begin + count + run.length - 1], count, wanted)
         if found.size:
             return begin + int(found[0])
         begin += count
@@ -155,7 +199,7 @@ def _find_spread(text: str, begin: int, end: int, run: _Run) -> int:
     return -1
 
 
-def _places(codes: _Codes, count: int, wanted: list[tuple[int, int]]) -> npt.NDArray[np.intp]:
+def _places(codes: Codes, count: int, wanted: list[tuple[int, int]]) -> npt.NDArray[np.intp]:
     """Which of the first `count` places have every wanted code at its offset."""
     (offset, code), *others = wanted
     is_possible = codes[offset : offset + count] == code
@@ -170,9 +214,3 @@ def _places(codes: _Codes, count: int, wanted: list[tuple[int, int]]) -> npt.NDA
             break
         places = places[codes[places + offset] == code]
     return places
-
-
-def _codes(text: str) -> _Codes:
-    if text.isascii():
-        return np.frombuffer(text.encode("ascii"), np.uint8)
-    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)

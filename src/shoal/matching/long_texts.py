@@ -1,0 +1,213 @@
+"""Long texts that many LIKE patterns look through, mostly by tables made once for all of them.
+
+Whatever has the shape of `%delayed_by%` contains `delayed`, `by` and all else that stands between
+wildcards.  The windows of 1, 2, 4, 8 and 16 characters of a long text are hashed into a table each.
+A pattern brings the hashes of a few windows of its own, the longest that fit, and only if the
+tables have them all is the text searched for it.  Where many patterns come so far, a search looks
+where the rarest of the pattern's windows is, in an order of all that is made once, too: so a text
+in which all patterns nearly are is not gone through for each.
+
+A hash that two windows share only costs a search.  Sources: q-gram filters as in Navarro, "A guided
+tour to approximate string matching", ACM Computing Surveys 33(1), 2001, section 8; windows named by
+their halves as in Karp, Miller and Rosenberg, STOC 1972.
+
+>>> text = long_text("the train to Köln is delayed by " * 10 + "snow")
+>>> asked = [text.may_contain(windows_of([(0, "strike")])) for _ in range(80)]
+>>> asked[0], asked[-1], text.may_contain(windows_of([(0, "delayed by")]))
+(True, False, True)
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+# Shorter ones are searched sooner than a table is asked; of longer ones tables take much memory.
+LONG, LONGEST = 512, 65_536
+# The longest window has 2 to this power characters.
+_HIGHEST = 4
+# Places of a table, for each character of the text: so many windows in a hundred are found that
+# are not there, 100 / PLACES at most.
+_PLACES = 8
+# Texts that are remembered, and their characters together, each of some 400 bytes at worst.
+_MOST_TEXTS, _MOST_CHARACTERS = 64, 65_536
+
+_MASK = (1 << 64) - 1
+_BEFORE, _MIX, _SHIFT = 0x9E37_79B9_7F4A_7C15, 0xD6E8_FEB8_6659_FD93, 32
+
+# So many windows of a piece are enough.
+_MOST_WINDOWS = 8
+# So many patterns look through a text before tables are made, which take as long as that.
+_PATTERNS = 64
+# Searches for which a text is gone through before places are looked up instead, and so many places
+# of what is rarest are looked at one by one; where there are more, the text is gone through.
+_SEARCHES, _FEW_PLACES = 128, 64
+# These are not made fewer first.
+_SO_FEW = 8
+
+_Hashes = npt.NDArray[np.uint64]
+Codes = npt.NDArray[np.uint8] | npt.NDArray[np.uint32]
+Places = npt.NDArray[np.intp]
+
+
+class Window(NamedTuple):
+    """Characters that a pattern has at an offset: 2 to the `power` of them, and their hash."""
+
+    offset: int
+    power: int
+    hashed: int
+
+
+Windows = tuple[Window, ...]
+
+
+class LongText:
+    """What is known of one text: its characters as an array, and tables as they are asked for."""
+
+    __slots__ = ("_asked", "_codes", "_hashes", "_mask", "_orders", "_searches", "_tables", "_text")
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._codes: Codes | None = None
+        self._asked = 0
+        self._mask = (1 << (_PLACES * len(text) - 1).bit_length()) - 1
+        self._hashes: list[_Hashes] = []
+        self._tables: list[bytes] = []
+        # By power: the hashes in their order, and where each stands in the text.
+        self._orders: dict[int, tuple[list[int], Places]] = {}
+        self._searches = 0
+
+    @property
+    def codes(self) -> Codes:
+        """Its characters as numbers."""
+        if self._codes is None:
+            self._codes = codes_of(self._text)
+        return self._codes
+
+    def may_contain(self, windows: Windows) -> bool:
+        """False if it lacks one of these; the first who ask are not told."""
+        if self._asked < _PATTERNS:
+            self._asked += 1
+            return True
+        tables, mask = self._tables, self._mask
+        for _, power, hashed in windows:
+            if power >= len(tables):
+                self._make(power)
+            if not tables[power][hashed & mask]:
+                return False
+        return True
+
+    def places(self, windows: Windows, begin: int, end: int) -> list[int] | None:
+        """Where in `begin..end` a run may begin that has these windows, in order; all that can.
+
+        None where too many may: whoever asks goes through the text then, as he does while nobody
+        has asked often.
+        """
+        self._searches += 1
+        if self._searches < _SEARCHES or not windows:
+            return None
+        offset, order, first, last = min(map(self._found, windows), key=_count)
+        places = order[first:last] - offset
+        if last - first <= _SO_FEW:
+            return [at for at in places.tolist() if begin <= at <= end]
+        # Of one hash they are in the order of the text.
+        low, high = places.searchsorted((begin, end + 1)) if places.size else (0, 0)
+        places = places[low:high]
+        for offset, power, hashed in windows:
+            if places.size <= 1:
+                break
+            places = places[self._hashes[power][places + offset] == np.uint64(hashed)]
+        return places.tolist() if places.size <= _FEW_PLACES else None
+
+    def _found(self, window: Window) -> tuple[int, Places, int, int]:
+        offset, power, hashed = window
+        if power not in self._orders:
+            if power >= len(self._tables):
+                self._make(power)
+            order = np.argsort(self._hashes[power], kind="stable")
+            self._orders[power] = self._hashes[power][order].tolist(), order
+        hashes, order = self._orders[power]
+        first = bisect_left(hashes, hashed)
+        return offset, order, first, bisect_right(hashes, hashed, first)
+
+    def _make(self, power: int) -> None:
+        """The tables up to this power."""
+        while len(self._tables) <= power:
+            if not self._hashes:
+                hashes = _mixed(self.codes.astype(np.uint64))
+            else:
+                hashes, size = self._hashes[-1], 1 << len(self._tables) - 1
+                hashes = _mixed(hashes[:-size] * np.uint64(_BEFORE) + hashes[size:])
+            self._hashes.append(hashes)
+            table = np.zeros(self._mask + 1, np.uint8)
+            table[hashes & np.uint64(self._mask)] = 1
+            self._tables.append(table.tobytes())
+
+
+def long_text(text: str) -> LongText:
+    """What is known of a text of LONG to LONGEST characters; that of the last few is kept."""
+    global _characters
+    known = _texts.get(text)
+    if known is None:
+        if len(_texts) >= _MOST_TEXTS or _characters + len(text) > _MOST_CHARACTERS:
+            _texts.clear()
+            _characters = 0
+        known = _texts[text] = LongText(text)
+        _characters += len(text)
+    return known
+
+
+def windows_of(pieces: Sequence[tuple[int, str]]) -> Windows:
+    """Windows of each piece, which stands at its offset: all of it, or the most; longest first."""
+    found: dict[Window, None] = {}
+    for offset, piece in sorted(pieces, key=_length, reverse=True):
+        power = min(len(piece).bit_length() - 1, _HIGHEST)
+        size = 1 << power
+        last = len(piece) - size
+        between = range(0, last, max(size, -(-last // _MOST_WINDOWS)))
+        for at in (last, *between):
+            found[Window(offset + at, power, _hash(piece[at : at + size]))] = None
+    return tuple(found)
+
+
+def codes_of(text: str) -> Codes:
+    """The characters of a text as numbers."""
+    if text.isascii():
+        return np.frombuffer(text.encode("ascii"), np.uint8)
+    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
+
+
+def _length(piece: tuple[int, str]) -> int:
+    return len(piece[1])
+
+
+def _count(found: tuple[int, Places, int, int]) -> int:
+    _, _, first, last = found
+    return last - first
+
+
+def _mixed(hashes: _Hashes) -> _Hashes:
+    hashes = hashes * np.uint64(_MIX)
+    return hashes ^ hashes >> np.uint64(_SHIFT)
+
+
+def _hash(window: str) -> int:
+    """As the tables have it: of the halves' hashes, of a character the number's."""
+    hashes = [_mix(ord(each)) for each in window]
+    while len(hashes) > 1:
+        pairs = zip(hashes[::2], hashes[1::2], strict=True)
+        hashes = [_mix(before * _BEFORE + after) for before, after in pairs]
+    return hashes[0]
+
+
+def _mix(hashed: int) -> int:
+    hashed = hashed * _MIX & _MASK
+    return hashed ^ hashed >> _SHIFT
+
+
+_texts: dict[str, LongText] = {}
+_characters = 0
