@@ -39,7 +39,7 @@ class TomlError(ValueError):
 def read_table(path: Path) -> dict[str, Any]:
     """The file as nested dictionaries; TomlError when it cannot be read as TOML."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise TomlError(f"{path}: cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError as error:

@@ -44,7 +44,7 @@ def test_a_list_may_lack_places(tmp_path: Path) -> None:
         ("broker,latitude,longitude\nkiel,1,-181\n", "longitude -181 is beyond 180 degrees"),
         ("broker,latitude,longitude\nkiel,nan,1\n", "latitude nan is beyond 90 degrees"),
         ("broker\nkiel\nkiel\n", "'kiel' is listed more than once"),
-        ("broker\n", "0 brokers"),
+        ("broker\n", "has no rows"),
     ],
 )
 def test_a_wrong_list_says_where(tmp_path: Path, text: str, message: str) -> None:

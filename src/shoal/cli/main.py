@@ -63,6 +63,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         build_app(asked_for)(args=words, prog_name="shoal")
     except UserError as error:
         _fail(str(error))
+    except OSError as error:
+        # A file that is not what its command needs, wherever it was opened.
+        if error.filename is None:
+            raise
+        _fail(f"{error.filename}: {error.strerror}")
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
         if package not in IN_EXTRAS:

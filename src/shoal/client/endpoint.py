@@ -83,11 +83,11 @@ class Tls(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError("certificate and key: give both or neither")
         try:
             context = ssl.create_default_context(cafile=self.authority or None)
-        except ssl.SSLError as error:
+        except OSError as error:
             raise ValueError(f"authority: {self.authority}: {error}") from None
         if self.certificate:
             try:
                 context.load_cert_chain(self.certificate, self.key)
-            except ssl.SSLError as error:
+            except OSError as error:
                 raise ValueError(f"certificate: {self.certificate}, {self.key}: {error}") from None
         return context

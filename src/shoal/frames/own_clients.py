@@ -16,6 +16,7 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
@@ -121,10 +122,16 @@ def _rows(path: Path) -> Iterator[dict[str, Any]]:
         return
     if not path.exists():
         raise TableError(f"{path} does not exist")
-    for number, line in enumerate(path.read_bytes().splitlines(), 1):
+    try:
+        lines = path.read_bytes().removeprefix(codecs.BOM_UTF8).splitlines()
+    except OSError as error:
+        raise TableError(f"{path}: cannot be read ({error.strerror or error})") from None
+    for number, line in enumerate(lines, 1):
         if line.strip():
             try:
                 yield msgspec.json.decode(line, type=dict[str, Any])
+            except UnicodeDecodeError:
+                raise TableError(f"{path}, line {number}: not UTF-8 text") from None
             except msgspec.DecodeError as error:
                 raise TableError(f"{path}, line {number}: {error}") from None
 

@@ -1,23 +1,20 @@
 """Parquet and CSV files as tables in memory: columns as they are.
 
 The ending of the name decides: a folder or `.parquet` is Parquet, `.csv` (or `.csv.gz`) is CSV with
-a header, whose columns get the type that all their values have: integers, doubles, booleans, else
-text (dates stay the text that they are).  An empty field of a CSV is a null.
+a header.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
-import pyarrow.csv as pc  # type: ignore[import-untyped]  # as above
 import pyarrow.parquet as pq  # type: ignore[import-untyped]  # as above
 
+from shoal.frames.csv_files import read_csv
 from shoal.frames.errors import TableError
-from shoal.frames.parquet_files import check_parquet, part_files
-
-# What counts as a boolean; others beside these are texts.
-_TRUE, _FALSE = ["true", "True", "TRUE"], ["false", "False", "FALSE"]
+from shoal.frames.parquet_files import ParquetError, check_parquet, part_files
 
 
 def read_table_file(path: Path, *, inside: str) -> pa.Table:
@@ -29,14 +26,15 @@ def read_table_file(path: Path, *, inside: str) -> pa.Table:
         raise TableError(f"{path} does not exist")
     if path.is_dir() and (path / inside).exists():
         path = path / inside
-    if path.is_dir() or path.suffix == ".parquet":
-        return _read_parquet(path)
-    return _read_csv(path)
+    is_parquet = path.is_dir() or path.suffix == ".parquet"
+    table = _read_parquet(path) if is_parquet else read_csv(path)
+    _check_names(path, table)
+    return table
 
 
 def _read_parquet(path: Path) -> pa.Table:
     check_parquet(path)
-    tables = [pq.ParquetFile(file).read() for file in part_files(path)]
+    tables = [_read_part(path, file) for file in part_files(path)]
     if not tables:
         raise TableError(f"{path} has no Parquet file")
     try:
@@ -45,32 +43,18 @@ def _read_parquet(path: Path) -> pa.Table:
         raise TableError(f"{path}: files of different columns: {error}") from None
 
 
-def _read_csv(path: Path) -> pa.Table:
-    types: dict[str, pa.DataType] = {}
+def _read_part(path: Path, file: Path) -> pa.Table:
     try:
-        table = _parse_csv(path, types)
-        # Dates and times are the text that they are in the file.
-        types = {each.name: pa.string() for each in table.schema if _is_other(each.type)}
-        return _parse_csv(path, types) if types else table
+        table = pq.ParquetFile(file).read()
     except (OSError, pa.ArrowException) as error:
-        raise TableError(f"{path}: not a CSV file: {error}") from None
+        reason = str(error).partition("\n")[0]
+        raise ParquetError(f"{file} cannot be read ({reason}); mend it or move it away") from None
+    # Tables of the same columns are put together by their names.
+    _check_names(path, table)
+    return table
 
 
-def _parse_csv(path: Path, types: dict[str, pa.DataType]) -> pa.Table:
-    return pc.read_csv(
-        path,
-        parse_options=pc.ParseOptions(newlines_in_values=True),
-        convert_options=pc.ConvertOptions(
-            column_types=types,
-            null_values=[""],
-            true_values=_TRUE,
-            false_values=_FALSE,
-            strings_can_be_null=True,
-            timestamp_parsers=[],
-        ),
-    )
-
-
-def _is_other(kind: pa.DataType) -> bool:
-    plain = (pa.types.is_null, pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean)
-    return not (any(is_plain(kind) for is_plain in plain) or pa.types.is_string(kind))
+def _check_names(path: Path, table: pa.Table) -> None:
+    repeated = [name for name, times in Counter(table.column_names).items() if times > 1]
+    if repeated:
+        raise TableError(f"{path}: there are two columns {repeated[0]!r}")

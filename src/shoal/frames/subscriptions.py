@@ -74,6 +74,7 @@ class Subscriptions:
     def of_table(cls, table: pa.Table) -> Subscriptions:
         """From texts, or from conjunctions in columns; TableError says what is wrong, and where."""
         id = id_column(table.column_names)
+        table = _plain(table)
         check_types(id, table.schema)
         if FILTER not in table.column_names:
             return cls.of_columns(table)
@@ -279,6 +280,23 @@ def _check_numbers(name: str, side: str, values: pa.Array) -> None:
             f"subscriptions, row {row + 1}, column {name!r}: {numbers[row]} demands what no filter "
             "can; use a number, or null to ask for nothing"
         )
+
+
+def _plain(table: pa.Table) -> pa.Table:
+    """The table with what is text as texts: a column of categories, of views, or without any value.
+
+    Of no type is a column of a CSV that has a header alone.
+    """
+    for place, field in enumerate(table.schema):
+        column, kind = table.column(place), field.type
+        if pa.types.is_dictionary(kind):
+            column = column.cast(kind.value_type)
+        elif pa.types.is_string_view(kind) or (
+            pa.types.is_null(kind) and field.name in (FILTER, *ID_COLUMNS)
+        ):
+            column = column.cast(pa.string())
+        table = table.set_column(place, field.name, column)
+    return table
 
 
 def _is_text(kind: pa.DataType) -> bool:

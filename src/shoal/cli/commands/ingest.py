@@ -59,6 +59,7 @@ def ingest(
         raise UserError(f"{source}: name the files to read after it")
     check_exist(*([Path(source)] if source.endswith(".toml") else []))
     check_files(*given)
+    _check_tables(given)
     is_mapped = source.endswith(".toml")
     making = Making("ingest", out, overwrite, engine, master, memory)
     counts = making.make(
@@ -87,6 +88,18 @@ def ingest(
         print(f"shoal: warning: rows repeat earlier ones exactly; {which}", file=sys.stderr)
     if not counts.kept:
         print("shoal: warning: there are no publications", file=sys.stderr)
+
+
+def _check_tables(given: Sequence[Path]) -> None:
+    """UserError for what is no table that is read more than once, and in parts."""
+    from shoal.frames.parquet_files import part_files
+
+    for path in given:
+        if path.is_dir():
+            if not any(part_files(path)):
+                raise UserError(f"{path} has no Parquet file; name CSV files")
+        elif not path.is_file():
+            raise UserError(f"{path}: is no file on disk; ingest reads its input more than once")
 
 
 def _small(mapping: Path, files: Sequence[Path], out: Path, *, overwrite: bool) -> IngestCounts:

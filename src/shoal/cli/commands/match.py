@@ -172,13 +172,13 @@ def _run(lines: LineOptions, tables: SparkOptions, subscriptions: Path, publicat
     ):
         from shoal.cli.matching.frames import match_frames
 
-        with table_errors():
+        with table_errors(subscriptions=subscriptions, publications=publications):
             _print(match_frames(wanted, given, tables.out, overwrite=tables.overwrite))
         return
     if isinstance(wanted, Path) or isinstance(given, Path):
         from shoal.cli.matching.frames import as_lines
 
-        with table_errors():
+        with table_errors(subscriptions=subscriptions, publications=publications):
             wanted, given = as_lines(wanted, given)
     if lines.explain:
         from shoal.cli.matching.explanations import explanations

@@ -55,9 +55,12 @@ def summarise(
     from shoal.cli.support.outcome import outcome_table, verdict_line
     from shoal.pipeline.checks.provenance import judge_of
     from shoal.report.comparison import sentences
-    from shoal.report.inputs import read_runs
+    from shoal.report.inputs import ReportError, read_runs
 
-    compared = read_runs(runs, out)
+    try:
+        compared = read_runs(runs, out)
+    except ReportError as error:
+        raise UserError(str(error)) from None
     console = Console()
     console.print(outcome_table(compared))
     for sentence in sentences(compared):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -145,14 +146,22 @@ def match_by_spark(
 
 
 @contextlib.contextmanager
-def table_errors() -> Iterator[None]:
-    """What is wrong with a table is the user's to mend."""
+def table_errors(**files: Path) -> Iterator[None]:
+    """What is wrong with a table is the user's to mend; `files` has the file of each by its name.
+
+    A table does not know where it is from, and says `subscriptions, row 3: ...`.
+    """
     from shoal.frames.errors import TableError
+    from shoal.frames.parquet_files import ParquetError
 
     try:
         yield
-    except TableError as error:
-        raise UserError(str(error)) from None
+    except (TableError, ParquetError) as error:
+        text = str(error)
+        for name, file in files.items():
+            named = str(file).replace("\\", r"\\")
+            text = re.sub(rf"^{name}(?=[:,] )", named, text, flags=re.MULTILINE)
+        raise UserError(text) from None
 
 
 def check_files(*given: Path | Sequence[object]) -> None:

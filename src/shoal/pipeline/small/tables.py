@@ -40,7 +40,21 @@ def columns_of(table: pa.Table, schema: StructType, path: Path) -> pa.Table:
             f"{path} lacks the column {', '.join(map(repr, missing))}; "
             f"it has {', '.join(table.column_names)}"
         )
-    return table.select(schema.names).cast(arrow_schema(schema))
+    try:
+        return table.select(schema.names).cast(arrow_schema(schema))
+    except pa.ArrowException:
+        raise TableError(f"{path}: {_misfit(table, arrow_schema(schema))}") from None
+
+
+def _misfit(table: pa.Table, schema: pa.Schema) -> str:
+    """The first column that cannot have its type, in words."""
+    for field in schema:
+        column = table.column(field.name)
+        try:
+            column.cast(field.type)
+        except pa.ArrowException:
+            return f"column {field.name!r} is {column.type}, not {field.type}"
+    return "is not of the columns' types"
 
 
 def write_part(table: pa.Table, path: Path) -> None:

@@ -141,9 +141,11 @@ class Mapping(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 def load_mapping(path: Path) -> Mapping:
     """The mapping in a TOML file; MappingError says what is wrong with it."""
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise MappingError(f"{path}: cannot be read: {error}") from None
+        text = path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise MappingError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError as error:
+        raise MappingError(f"{path}: byte {error.start} is not UTF-8 text") from None
     return decode_mapping(text, str(path))
 
 

@@ -24,6 +24,7 @@ from shoal.pipeline.sources.headers import (
     header_names,
     wrong_width,
 )
+from shoal.pipeline.sources.parquet_columns import NANOSECONDS_AS_INTEGERS, nanosecond_columns
 
 
 def check_files(files: Sequence[Path]) -> None:
@@ -123,13 +124,19 @@ def _split(
 def parquet_rows(spark: SparkSession, files: Sequence[Path], needed: Sequence[str]) -> DataFrame:
     """The rows of Parquet files or folders; `line` counts the rows of each file from 1."""
     check_files(files)
+    in_nanoseconds = nanosecond_columns(files, needed)
+    if in_nanoseconds:
+        spark.conf.set(NANOSECONDS_AS_INTEGERS, "true")
     table = spark.read.parquet(*(str(file) for file in files))
     if missing := [name for name in needed if name not in table.columns]:
         raise SourceError(
             f"{files[0]}: no column {', '.join(map(repr, missing))}; "
             f"the table has {', '.join(map(repr, table.columns))}"
         )
-    columns = [F.col(f"`{name}`") for name in needed]
+    columns = [
+        _without_nanoseconds(name) if name in in_nanoseconds else F.col(f"`{name}`")
+        for name in needed
+    ]
     return table.select(
         _plain_path("_metadata.file_path").alias("file"),
         (F.col("_metadata.row_index") + 1).alias("line"),
@@ -137,6 +144,12 @@ def parquet_rows(spark: SparkSession, files: Sequence[Path], needed: Sequence[st
         F.lit(None).cast("string").alias("broken"),
         F.struct(*columns).alias("row"),
     )
+
+
+def _without_nanoseconds(name: str) -> Column:
+    """The time of an integer in nanoseconds since 1970, whole microseconds of it."""
+    whole = f"`{name}` - pmod(`{name}`, 1000)"
+    return F.timestamp_micros(F.expr(f"({whole}) div 1000")).alias(name)
 
 
 def table_rows(

@@ -30,8 +30,13 @@ def first_line(file: Path) -> str:
     opener = gzip.open if file.suffix == ".gz" else open
     with opener(file, "rb") as opened:
         line: bytes = opened.readline(MAX_HEADER_BYTES)
+    if line.startswith(b"\x1f\x8b"):
+        raise SourceError(f"{file}: is packed by gzip; end its name in .csv.gz")
     try:
-        return line.decode("utf-8-sig").rstrip("\r\n")
+        header = line.decode("utf-8-sig").rstrip("\r\n")
+        if "\r" in header:
+            raise SourceError(f"{file}: its lines end in CR alone; save it with line ends of LF")
+        return header
     except UnicodeDecodeError:
         raise SourceError(
             f"{file}, line 1: the header is not UTF-8 text; save the file as UTF-8"

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import io
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -25,13 +26,15 @@ from shoal.frames.spelling import did_you_mean
 from shoal.overlays.trace_rows import BrokerPlace
 from shoal.pipeline.schemas import ATTRIBUTES
 from shoal.pipeline.sources.flights import packaged_file
-from shoal.pipeline.sources.headers import SourceError
+from shoal.pipeline.sources.headers import NOT_UTF_8, SourceError, wrong_width
 
 # The planners' largest network; more would be a mistyped number.
 MAX_BROKERS = 10_000
 # How far from the equator, and from Greenwich.
 DEGREES = {"latitude": 90, "longitude": 180}
 BROKER_COLUMNS = ("broker", *DEGREES, "name")
+# What a row has beyond the header's columns.
+MORE = "more"
 
 
 def numbered_brokers(count: int) -> list[BrokerPlace]:
@@ -47,19 +50,42 @@ def listed_brokers(file: Path) -> list[BrokerPlace]:
     """
     if file.suffix == ".parquet":
         return _listed_rows(file, read_table_file(file, inside=file.name).to_pylist())
-    if not file.is_file():
-        raise SourceError(f"{file} does not exist")
-    with file.open(encoding="utf-8-sig", newline="") as opened:
-        reader = csv.DictReader(opened)
+    lines = _lines(file)
+    reader = csv.DictReader(lines, restkey=MORE)
+    try:
         header = reader.fieldnames or []
         for name in header:
             if name not in BROKER_COLUMNS:
                 hint = did_you_mean(name, BROKER_COLUMNS)
                 raise SourceError(f"{file}: unknown column {name!r}{hint}")
+            if header.count(name) > 1:
+                raise SourceError(f"{file}: there are two columns {name!r}")
         if "broker" not in header:
             raise SourceError(f"{file}: the header has no column 'broker'")
-        brokers = [_listed(row, f"{file}, line {reader.line_num}") for row in reader]
+        brokers = []
+        for row in reader:
+            where = f"{file}, line {reader.line_num}"
+            if MORE in row:
+                raise SourceError(f"{where}: {wrong_width(len(header))}")
+            brokers.append(_listed(row, where))
+    except csv.Error as error:
+        raise SourceError(f"{file}, line {reader.line_num + 1}: {error}") from None
     return _distinct(file, brokers)
+
+
+def _lines(file: Path) -> io.StringIO:
+    """The lines of a text file; SourceError if it cannot be read, or is no text."""
+    try:
+        text = file.read_bytes()
+    except FileNotFoundError:
+        raise SourceError(f"{file} does not exist") from None
+    except OSError as error:
+        raise SourceError(f"{file}: cannot be read ({error.strerror or error})") from None
+    try:
+        return io.StringIO(text.decode("utf-8-sig"), newline="")
+    except UnicodeDecodeError as error:
+        line = text.count(b"\n", 0, error.start) + 1
+        raise SourceError(f"{file}, line {line}: {NOT_UTF_8}") from None
 
 
 def _listed_rows(file: Path, rows: list[dict[str, Any]]) -> list[BrokerPlace]:
@@ -71,6 +97,8 @@ def _listed_rows(file: Path, rows: list[dict[str, Any]]) -> list[BrokerPlace]:
 
 
 def _distinct(file: Path, brokers: list[BrokerPlace]) -> list[BrokerPlace]:
+    if not brokers:
+        raise SourceError(f"{file}: has no rows")
     _check_count(len(brokers))
     names = [broker.broker for broker in brokers]
     for name in names:
