@@ -171,3 +171,22 @@ def test_watched_until_stopped(
     assert text.count("no answer") == 3
     code, text = run(capsys, monkeypatch, tmp_path, found, "--watch", "--json")
     assert (code, "leave --json and --advise out" in text) == (2, True)
+
+
+def test_what_waits_on_links_and_room_on_disks_and_versions_that_differ_are_shown(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    first, second, third = says(["B2"]), says(["B1", "B3"]), says(["B2"])
+    second["links"][1] |= {"state": "away", "buffered_bytes": 500, "spooled_bytes": 2_500}
+    for found, free, version in ((first, 7 * 10**9, "0.1.0"), (third, 3 * 10**9, "0.2.0")):
+        found["journal"] = {"bytes": 10, "free_bytes": free, "is_failing": False}
+        found["version"] = version
+    # As brokers of an earlier version say it.
+    second["journal"] = {"bytes": 10, "is_failing": False}
+    _, text = run(capsys, monkeypatch, tmp_path, [first, second, third])
+    assert "B3 (away, 3.0 kB wait)" in text
+    assert "free on their disks: 3.0 GB at least (B3)" in text
+    assert "versions: 0.1.0: B1; an earlier one: B2; 0.2.0: B3" in text
+    second["version"] = third["version"] = "0.1.0"
+    _, text = run(capsys, monkeypatch, tmp_path, [first, second, third])
+    assert "versions" not in text

@@ -35,6 +35,10 @@ async def test_clients_are_told_a_page_at_a_time(monkeypatch: pytest.MonkeyPatch
             assert dict(parse_qsl(pages[0]["next"])) == {"from": "c"}
             connected, away_row = pages[0]["clients"]
             assert connected["listener"] == "mqtt"
+            published = {
+                row["client"]: row["published"] for page in pages for row in page["clients"]
+            }
+            assert published == {"a": 0, "b": 0, "c": 0, "d": 0, "e": 1}
             assert connected["address"].startswith("127.0.0.1:")
             assert (away_row["address"], away_row["subscriptions"]) == (None, 1)
             assert (away_row["waiting"], away_row["dropped"]) == (1, 0)

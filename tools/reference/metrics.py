@@ -18,7 +18,7 @@ _STATUS: dict[str, Any] = {
     "counts": Counter({"proposals OUTCOME": 1}),
     "clients": {"moves": {"OUTCOME": 1}},
     "mqtt": {"refusals": [{"what": "WHAT", "reason": "REASON", "count": 1}]},
-    "journal": {"bytes": 0, "is_failing": False},
+    "journal": {"bytes": 0, "free_bytes": 0, "is_failing": False},
     "links": [
         {
             "neighbour": "B2", "state": "up", "buffered_bytes": 0, "spooled_bytes": 0,

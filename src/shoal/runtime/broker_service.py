@@ -14,7 +14,8 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
+from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -329,6 +330,7 @@ class BrokerService:
             "broker": self.node.id,
             "network": self.network.name,
             "system": self.network.system,
+            "version": _version(),
             "pid": os.getpid(),
             "uptime_s": round(time.monotonic() - self._started_s, 3),
             "ready": not missing,
@@ -369,6 +371,12 @@ class BrokerService:
                 for name, rows in self.node.shown.items()
             },
         }
+
+
+@cache
+def _version() -> str:
+    """Which shoal this is."""
+    return metadata.version("shoal")
 
 
 def _nobody_is_told() -> None:

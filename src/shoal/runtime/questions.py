@@ -74,6 +74,7 @@ class Questions:
             "listener": None,
             "away_s": None,
             "subscriptions": len(session.subscriptions),
+            "published": session.published,
             **_queue(session),
         }
         if session.outlet is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 from urllib.parse import urlencode
 
 import typer
@@ -36,7 +36,11 @@ def clients(
     away: Annotated[
         bool, typer.Option("--away", help="Only those that are not connected.")
     ] = False,
-    most: Annotated[int, typer.Option(min=1, help="So many, those with most waiting first.")] = 20,
+    most: Annotated[int, typer.Option(min=1, help="So many.")] = 20,
+    by: Annotated[
+        Literal["waiting", "published", "dropped"],
+        typer.Option(help="First those for whom most waits or was dropped, or who published most."),
+    ] = "waiting",
     as_json: Annotated[bool, typer.Option("--json", help="All there is, as JSON.")] = False,
     operator: Operator = "",
     operator_password: OperatorPassword = "",
@@ -53,7 +57,9 @@ def clients(
     statuses, rows = asyncio.run(_ask(network, caller, client))
     rows = [each for each in rows if not user or each["user"] == user]
     rows = [each for each in rows if not away or each["address"] is None]
-    rows.sort(key=lambda row: (-row["waiting_bytes"], -row["waiting"], row["client"]))
+    # Brokers of an earlier version do not count what clients publish.
+    figures = ("waiting_bytes", "waiting") if by == "waiting" else (by,)
+    rows.sort(key=lambda row: (*(-row.get(each, 0) for each in figures), row["client"]))
     if as_json:
         print(json.dumps(rows, indent=2))
     else:
@@ -91,10 +97,11 @@ async def _ask(network: Network, caller: Caller, client: str) -> tuple[Statuses,
 
 def _show(rows: list[Row], most: int) -> None:
     table = Table("client", "user", "broker", "from")
-    for column in ("subscriptions", "in flight", "waiting", "bytes", "dropped"):
+    for column in ("subscriptions", "published", "in flight", "waiting", "bytes", "dropped"):
         table.add_column(column, justify="right")
     for row in rows[:most]:
-        counts = (row[key] for key in ("subscriptions", "in_flight", "waiting"))
+        counted = ("subscriptions", "published", "in_flight", "waiting")
+        counts = (row.get(key, 0) for key in counted)
         table.add_row(
             row["client"],
             row["user"],

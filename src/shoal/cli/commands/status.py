@@ -96,7 +96,8 @@ def _show(console: Console, network: Network, statuses: Statuses) -> None:
     from shoal.overlays.registry import SYSTEMS
 
     console.print(_table(statuses))
-    for text in (*_waiting(statuses), *_sent(statuses), *_refused(statuses), *_disks(statuses)):
+    remarks = (_waiting, _sent, _refused, _disks, _versions)
+    for text in (each for remark in remarks for each in remark(statuses)):
         console.print(text, soft_wrap=True, highlight=False)
     for stranger in network.strangers(statuses):
         text = f"[yellow]{stranger}, so it has no effect[/yellow]"
@@ -193,6 +194,8 @@ def _link(link: Mapping[str, Any]) -> str:
     words = [] if link["state"] == "up" else [link["state"]]
     if congested_us := link.get("congested_us"):
         words.append(f"congested for {congested_us / 1e6:.1f} s")
+    if waiting := link.get("buffered_bytes", 0) + link.get("spooled_bytes", 0):
+        words.append(f"{decimal(waiting)} wait")
     return f"{link['neighbour']} ({', '.join(words)})" if words else str(link["neighbour"])
 
 
@@ -212,9 +215,25 @@ def _disks(statuses: Statuses) -> Iterator[str]:
     if kept:
         sizes = ", ".join(f"{name} {decimal(row['bytes'])}" for name, row in kept.items())
         yield f"on disk: {sizes}"
+        # Brokers of an earlier version do not say.
+        free = {name: row["free_bytes"] for name, row in kept.items() if "free_bytes" in row}
+        if free:
+            least = min(free, key=lambda name: free[name])
+            yield f"free on their disks: {decimal(free[least])} at least ({least})"
     for name, row in kept.items():
         if row["is_failing"]:
             yield f"[red]{name} cannot write to its disk: it refuses what it could not keep[/red]"
+
+
+def _versions(statuses: Statuses) -> Iterator[str]:
+    """Who runs which version, where they are not all of one."""
+    found: dict[str, list[str]] = {}
+    for name, each in statuses.items():
+        if each is not None:
+            found.setdefault(each.get("version", "an earlier one"), []).append(name)
+    if len(found) > 1:
+        words = "; ".join(f"{version}: {', '.join(names)}" for version, names in found.items())
+        yield f"[yellow]versions: {words}[/yellow]"
 
 
 def _moved(statuses: Statuses) -> Table:

@@ -113,6 +113,7 @@ class Incoming:
         code = ReasonCode.SUCCESS
         number: int | None = None
         if self._is_allowed(topic):
+            session.published += 1
             message = message_of_publish(packet, topic, session.client_id, now_us)
             if not qos:
                 self._house.publish_soon(message, now_us)

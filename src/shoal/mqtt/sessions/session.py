@@ -173,6 +173,7 @@ class Session(Delivery):
         "journal",
         "left_us",
         "moved_us",
+        "published",
         "received",
         "subscriptions",
         "unsettled",
@@ -206,6 +207,8 @@ class Session(Delivery):
         self.journal: Memory | None = None
         self.is_remembered = False
         self.will: Will | None = None
+        # How many publications were taken from its client here.
+        self.published = 0
         self.subscriptions: dict[str, ClientSubscription] = {}
         # Identifiers of QoS 2 publications that came from the client and are not released yet.
         self.received: set[int] = set()

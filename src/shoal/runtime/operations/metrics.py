@@ -51,6 +51,7 @@ _MQTT_COUNTERS = {
 }
 _JOURNAL = {
     "bytes": ("shoal_journal_bytes", "The journal's files."),
+    "free_bytes": ("shoal_disk_free_bytes", "What is free on the disk of the broker's folder."),
     "is_failing": ("shoal_journal_failing", "1 while the journal cannot be written."),
 }
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shutil
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -77,6 +78,7 @@ class JournalWriter:
         return {
             "bytes": self._files.size,
             "files": self._files.count,
+            "free_bytes": shutil.disk_usage(self._files.folder).free,
             "is_failing": self._journal.is_failing,
             "is_restating": self._restating is not None,
         }
