@@ -88,7 +88,7 @@ class Site(House):
             remembered.apply(read_records(batch))
         assert restore(self.clients, remembered, self.now_us) == []
         assert self.clients.journal is not None
-        self.repeats = Repeats(self.clients.journal.heard)
+        self.clients.repeats = Repeats(self.clients.journal.heard)
         self.timers: dict[Any, int] = {}
         self.delivered: list[Deliver] = []
         self.gathered: list[ClientEffect] = []
@@ -106,9 +106,8 @@ class Site(House):
                 case Send(neighbour, message):
                     kept = custody if is_assured(message) else None
                     assert self.links[neighbour].send(message, kept)
-                case Deliver(routed=routed):
-                    if self.repeats.take(routed.publication):
-                        self.delivered.append(effect)
+                case Deliver():
+                    self.delivered.append(effect)
                 case LinkReady(neighbour):
                     self.links[neighbour].open_gate()
                     self.clients.linked(neighbour, True, self.network.now_us)

@@ -32,7 +32,7 @@ from shoal.mqtt.connection.effects import Ask, ClientEffect, Close, HalfClose, W
 from shoal.mqtt.connection.house import Guest
 from shoal.mqtt.content import Json
 from shoal.mqtt.door.network import TO_ATTRIBUTE, Door
-from shoal.mqtt.door.repeats import stream_of
+from shoal.mqtt.door.repeats import Taker, stream_of
 from shoal.mqtt.due import MORE_TIMER, SILENCE_TIMER, Due
 from shoal.mqtt.federation.federation import Federation
 from shoal.mqtt.federation.roaming.homes import Homes
@@ -124,6 +124,9 @@ class BrokerClients:
         self.keeps_order = True
         # Where it does not: the attribute by whose text it is kept, if by any.
         self.ordered_by: str | None = None
+        # Notices what the machine delivers a second time, if it may; and how much that was.
+        self.repeats: Taker | None = None
+        self.repeated = 0
         # What must not be forgotten, if there is somebody to write it (see `restoring`).
         self.journal: Journal | None = None
         self._system_topics = SystemTopics(
@@ -417,6 +420,9 @@ class BrokerClients:
         audience = self.audience if self.audience is not None and self.audience.is_asked else None
         for delivery in deliveries:
             publication = delivery.routed.publication
+            if self.repeats is not None and not self.repeats.take(publication):
+                self._repeat(publication, now_us)
+                continue
             if journal is not None and publication.assured and self.are_in_streams:
                 journal.hear(stream_of(publication, self.ordered_by), publication.sequence)
             if TO_ATTRIBUTE in publication.attributes:
@@ -432,6 +438,18 @@ class BrokerClients:
                     audience.note(delivery.routed, message, now_us)
                 self._fan_out.gather(message, now_us)
         return self.take_effects()
+
+    def _repeat(self, publication: Publication, now_us: int) -> None:
+        """The machine has delivered this before, but maybe before some session was here."""
+        self.repeated += 1
+        if not publication.assured or TO_ATTRIBUTE in publication.attributes:
+            return
+        stream, number = stream_of(publication, self.ordered_by), publication.sequence
+        if self.sessions.lacking.covers(stream, number):
+            assert self.door is not None
+            message = self.door.message(publication, now_us)
+            if message is not None:
+                self._fan_out.make_up(message, stream, number, now_us)
 
     def linked(self, neighbour: BrokerId, is_ready: bool, now_us: int) -> None:
         """A link can carry publications now, or was given up, and the network fell in two."""

@@ -49,6 +49,7 @@ from shoal.mqtt.memory.journal_records import (
 )
 from shoal.mqtt.messages import Message
 from shoal.mqtt.sessions.delivering.outgoing import Outgoing
+from shoal.mqtt.sessions.had import Had
 from shoal.mqtt.sessions.rows import SubscriptionState, subscription_of
 from shoal.mqtt.sessions.session import Session
 
@@ -239,7 +240,10 @@ class _Restoring:
         session.entered_us, session.left_us = put.entered_us, put.left_us
         session.will, session.arriving_us = put.will, put.arriving_us
         session.going, session.user, session.began_us = put.going, put.user, put.began_us
-        session.had, session.farewells = put.had or None, put.farewells
+        session.farewells = put.farewells
+        if put.had or put.gaps:
+            session.had = Had(put.had, put.gaps)
+            self._clients.sessions.lacking.note(session.had)
         session.is_remembered = True
         may_subscribe = self._clients.permissions(put.user, put.client_id).may_subscribe
         session.received.update(known.received)

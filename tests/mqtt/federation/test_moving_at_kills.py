@@ -318,10 +318,67 @@ def test_what_a_session_has_had_does_not_come_again_to_where_it_is_by_then() -> 
 def test_what_a_session_has_had_is_known_after_a_kill() -> None:
     network, *_ = moved()
     had = network.sites["B2"].clients.sessions.get("s").had
-    assert had.keys() >= {"$mqtt/B1"}
+    assert had.last.keys() >= {"$mqtt/B1"}
     network.kill("B2")
     network.start("B2")
-    assert network.sites["B2"].clients.sessions.get("s").had == had
+    restored = network.sites["B2"].clients.sessions.get("s").had
+    assert (restored.last, restored.gaps) == (had.last, had.gaps)
+
+
+def moved_to_who_had(kill_again: bool) -> tuple[Network, Subscriber, Subscriber, Publisher]:
+    """A session lacks publications, as its broker was dead, and goes to one that has had them."""
+    network = Network(Random(2), 4)
+    assert network.pairs == [("B0", "B1"), ("B0", "B2"), ("B0", "B3")]
+    network.settle(3)
+    reader, other = Subscriber(network, "s"), Subscriber(network, "r")
+    publisher = Publisher(network, "p", "B1")
+    for person, home in ((reader, "B3"), (other, "B2"), (publisher, "B1")):
+        person.go_to(home)
+        come(network, person)
+    come(network, reader, other)
+    publisher.publish(2)
+    for _ in range(3):
+        come(network, reader, other, publisher)
+    assert publisher.acknowledged == [(b"p 1", 2)]
+    network.kill("B3")
+    for _ in range(2):
+        publisher.publish(2)
+    for _ in range(3):
+        come(network, other, publisher)
+    assert len(publisher.acknowledged) == 1
+    assert len(other.taken) == 3
+    network.kill("B0")
+    network.kill("B1")
+    network.start("B0")
+    network.start("B3")
+    network.settle(62)  # so long they wait for B1
+    reader.go_to("B2")
+    come(network, reader, seconds=30)  # nothing more comes from where it was
+    assert reader.is_in
+    if kill_again:
+        network.kill("B2")
+        network.start("B2")
+        network.settle(62)
+        for person in (reader, other):
+            person.go_to("B2")
+            come(network, person, seconds=3)
+    return network, reader, other, publisher
+
+
+@pytest.mark.parametrize("kill_again", [False, True])
+def test_what_a_session_lacks_comes_again_to_where_others_have_had_it(kill_again: bool) -> None:
+    """Its broker's door notices repeats for all of its clients at once."""
+    network, reader, other, publisher = moved_to_who_had(kill_again)
+    network.start("B1")  # it publishes again what is not settled
+    publisher.go_to("B1")
+    come(network, reader, other, publisher, seconds=15)
+    publisher.publish(2)
+    come(network, publisher, seconds=5)
+    come(network, reader, other, publisher)
+    everything = [(b"p %d" % number, 2) for number in (1, 2, 3, 4)]
+    assert publisher.acknowledged == everything
+    assert reader.taken == everything
+    assert other.taken == everything
 
 
 def test_a_broker_that_starts_while_its_neighbour_is_dead_publishes_to_nobody_yet() -> None:

@@ -20,6 +20,7 @@ from shoal.mqtt.codec.packets import Will
 from shoal.mqtt.door.network import read_body, write_body
 from shoal.mqtt.messages import Message
 from shoal.mqtt.sessions.delivering.outgoing import Outgoing
+from shoal.mqtt.sessions.had import Gaps
 from shoal.mqtt.sessions.rows import Identifiers, Qos, SubscriptionState, Where, row_of
 from shoal.mqtt.sessions.session import Session
 
@@ -112,7 +113,8 @@ class SessionState(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
     `received` are identifiers of QoS 2 publications from the client; `user` and `began_us` are as
     in `Entered`.  `arriving_us` is the stamp of a journey that this session is still on.  `had` is
-    what it has had so far: of each door that publishes, the last publication.
+    what it has had so far: of each door that publishes, the last publication.  It lacks `gaps`, and
+    may have had what is `heard` where it was, which may be `all_heard` there (see `Had`).
     """
 
     journey: Journey
@@ -124,6 +126,9 @@ class SessionState(msgspec.Struct, frozen=True, tag=True, array_like=True):
     began_us: int = 0
     arriving_us: int | None = None
     had: Mapping[ClientId, int] = {}
+    gaps: Mapping[str, Gaps] = {}
+    heard: Mapping[str, int] = {}
+    all_heard: bool = False
 
 
 class Offer(msgspec.Struct, frozen=True, tag=True, array_like=True):

@@ -206,6 +206,7 @@ class Journal:
 
     def _put_session(self, session: Session) -> None:
         session.is_remembered = True
+        had = session.had
         self._records.append(
             SessionPut(
                 session.client_id,
@@ -217,8 +218,9 @@ class Journal:
                 session.going,
                 session.user,
                 session.began_us,
-                session.had or {},
+                {} if had is None else had.last,
                 session.farewells,
+                {} if had is None else had.gaps,
             )
         )
 

@@ -13,6 +13,7 @@ import msgspec
 
 from shoal.model import BrokerId, ClientId
 from shoal.mqtt.codec.packets import Will
+from shoal.mqtt.sessions.had import Gaps
 from shoal.mqtt.sessions.rows import Qos, SubscriptionState, Where
 from shoal.mqtt.sessions.session import Farewell
 
@@ -26,8 +27,8 @@ class SessionPut(msgspec.Struct, frozen=True, tag=0, array_like=True, gc=False):
     which the client is known to be here.  An interval of 0 leaves only the will to be remembered.
     With `arriving_us` the session is on its way here from elsewhere, on the journey of that stamp.
     With `going` it was sent to that broker, on the journey of that stamp, and is kept until it is
-    there.  `user` is whose it is, `began_us` when it began, `had` what it had where it was before,
-    `farewells` who waits for the last word from here.
+    there.  `user` is whose it is, `began_us` when it began, `had` and `gaps` what it had where it
+    was before (see `Had`), `farewells` who waits for the last word from here.
     """
 
     client_id: str
@@ -41,6 +42,7 @@ class SessionPut(msgspec.Struct, frozen=True, tag=0, array_like=True, gc=False):
     began_us: int = 0
     had: Mapping[ClientId, int] = {}
     farewells: tuple[Farewell, ...] = ()
+    gaps: Mapping[str, Gaps] = {}
 
 
 class SessionEnd(msgspec.Struct, frozen=True, tag=1, array_like=True, gc=False):

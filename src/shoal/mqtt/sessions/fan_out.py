@@ -10,9 +10,8 @@ A client whose subscriptions overlap gets one copy, at the highest QoS, with all
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from shoal.model import ClientId
 from shoal.mqtt.messages import Message
 from shoal.mqtt.sessions.session import ClientSubscription, Session
 from shoal.mqtt.sessions.subscriptions import Subscriptions
@@ -62,15 +61,21 @@ class FanOut:
         for session, subscriptions in copies.items():
             if len(subscriptions) == 1:
                 _deliver(message, subscriptions[0], now_us)
-            elif session.had is None or not _has_had(session.had, message):
-                session.deliver(
-                    message,
-                    min(message.qos, max(each.qos for each in subscriptions)),
-                    message.retain and any(each.retain_as_published for each in subscriptions),
-                    _identifiers(subscriptions),
-                    now_us,
-                )
+            elif not _has_had(session, message):
+                _deliver_once(message, session, subscriptions, now_us)
         return len(found)
+
+    def make_up(self, message: Message, stream: str, number: int, now_us: int) -> None:
+        """What has come before comes again: deliver it to sessions that lack it (see `Had`)."""
+        self.settle()
+        copies, _ = _copies(message, self._subscriptions.match(message))
+        for session, subscriptions in copies.items():
+            if session.had is not None and session.had.lacks(stream, number):
+                session.had.fill(stream, number)
+                self._statistics.deliveries += 1
+                _deliver_once(message, session, subscriptions, now_us)
+                if session.journal is not None:
+                    session.journal.moved(session)
 
     def hand(self, message: Message, subscription: ClientSubscription, now_us: int) -> None:
         """Deliver to this one."""
@@ -208,21 +213,32 @@ def _identifiers(subscriptions: list[ClientSubscription]) -> tuple[int, ...]:
     return tuple(identifier for each in subscriptions for identifier in each.identifiers)
 
 
-def _has_had(had: Mapping[ClientId, int], message: Message) -> bool:
+def _has_had(session: Session, message: Message) -> bool:
     """Whether a session got a message where it was before.
 
     It may come to its broker later than the session, which is where a broker was away.
     """
-    if message.key is None:
-        return False
-    publisher, number = message.key
-    return number <= had.get(publisher, -1)
+    had, key = session.had, message.key
+    return had is not None and key is not None and had.has(key)
+
+
+def _deliver_once(
+    message: Message, session: Session, subscriptions: list[ClientSubscription], now_us: int
+) -> None:
+    """Deliver to a session that has asked for it in several ways, or in one."""
+    session.deliver(
+        message,
+        min(message.qos, max(each.qos for each in subscriptions)),
+        message.retain and any(each.retain_as_published for each in subscriptions),
+        _identifiers(subscriptions),
+        now_us,
+    )
 
 
 def _deliver(message: Message, subscription: ClientSubscription, now_us: int) -> None:
     session, qos = subscription.session, message.qos
     # A group's message goes to one member, which others have not had.
-    if session.had is not None and not subscription.shared and _has_had(session.had, message):
+    if session.had is not None and not subscription.shared and _has_had(session, message):
         return
     deliver = session.accept if session.diversion is None else session.deliver
     deliver(

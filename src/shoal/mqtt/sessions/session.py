@@ -7,12 +7,12 @@ Source: MQTT Version 5.0, section 4.1.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from hashlib import blake2b
 from typing import NamedTuple, Protocol
 
 from shoal.language import format_filter
-from shoal.model import EVERYTHING, BrokerId, ClientId, Filter
+from shoal.model import EVERYTHING, BrokerId, Filter
 from shoal.mqtt.codec.packets import Will
 from shoal.mqtt.content import bytes_of
 from shoal.mqtt.door.owed import Owed
@@ -22,6 +22,7 @@ from shoal.mqtt.sessions.delivering.backlog import Backlog
 from shoal.mqtt.sessions.delivering.delivery import Delivery
 from shoal.mqtt.sessions.delivering.outgoing import Outgoing
 from shoal.mqtt.sessions.delivering.patience import Patience
+from shoal.mqtt.sessions.had import Had
 
 # Why something is refused while nothing can be written.
 CANNOT_WRITE = "the broker cannot write to its disk"
@@ -202,8 +203,8 @@ class Session(Delivery):
         self.going: tuple[BrokerId, int] | None = None
         # Who waits for the last word of this broker, where it was when it came here.
         self.farewells: tuple[Farewell, ...] = ()
-        # What it had where it was before, if anywhere: by the door that published, the last one.
-        self.had: Mapping[ClientId, int] | None = None
+        # What it had where it was before, if anywhere.
+        self.had: Had | None = None
         self.journal: Memory | None = None
         self.is_remembered = False
         self.will: Will | None = None

@@ -25,6 +25,7 @@ from shoal.mqtt.limits import MICROSECONDS, NEVER_S, Limits
 from shoal.mqtt.messages import Message, message_of_will
 from shoal.mqtt.sessions.delivering.backlog import Backlog
 from shoal.mqtt.sessions.delivering.patience import Patience
+from shoal.mqtt.sessions.had import Lacking
 from shoal.mqtt.sessions.leaving import Leaving
 from shoal.mqtt.sessions.session import Memory, Session
 from shoal.mqtt.timers import Timers
@@ -70,6 +71,7 @@ class Sessions:
         # Publications that sessions which are here no more could not keep.
         self._dropped = 0
         self._sessions: dict[str, Session] = {}
+        self.lacking = Lacking()
         # Is told what outlives its connection, if there is one.
         self.journal: Memory | None = None
 

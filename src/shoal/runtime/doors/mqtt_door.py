@@ -24,7 +24,7 @@ from shoal.mqtt.broker_clients import BrokerClients
 from shoal.mqtt.connection.connection import Connection
 from shoal.mqtt.connection.effects import Ask, ClientEffect, Close, HalfClose, Write
 from shoal.mqtt.content import TOPIC_ATTRIBUTE, Json
-from shoal.mqtt.door.repeats import Repeats, Taker, UnorderedRepeats
+from shoal.mqtt.door.repeats import Repeats, UnorderedRepeats
 from shoal.mqtt.federation.moving import Servers
 from shoal.mqtt.limits import Limits
 from shoal.mqtt.sessions.delivering.outgoing import ClientConnection
@@ -95,9 +95,9 @@ class MqttDoor:
         self._gathered: dict[Socket, list[bytes]] = {}
         self._closing: list[Callable[[], None]] = []
         heard = self.journal.heard if self.journal is not None else {}
-        self._repeats: Taker = UnorderedRepeats()
+        self.clients.repeats = UnorderedRepeats()
         if self.clients.are_in_streams:
-            self._repeats = Repeats(heard, self.clients.ordered_by)
+            self.clients.repeats = Repeats(heard, self.clients.ordered_by)
         self._sockets: dict[ClientConnection, Socket] = {}
         # Those of clients that were sent away, which may still say what they got.
         self._half_closed: dict[ClientConnection, Socket] = {}
@@ -371,10 +371,7 @@ class MqttDoor:
     # --- the machine's side -------------------------------------------------------------------
 
     def deliver(self, delivery: Deliver) -> None:
-        if self._repeats.take(delivery.routed.publication):
-            self._delivered.append(delivery)
-        else:
-            self.node.counts["repeats"] += 1
+        self._delivered.append(delivery)
 
     def _takes_us(self, attributes: Attributes) -> int:
         """About how long a publication takes on its way to clients."""
@@ -394,6 +391,7 @@ class MqttDoor:
         if self._delivered:
             delivered, self._delivered = self._delivered, []
             self.carry_out(self.clients.deliver(delivered, self.node.clock.now_us()))
+            self.node.counts["repeats"] = self.clients.repeated
         self._sending_on.answer()
 
     def _record(self) -> None:

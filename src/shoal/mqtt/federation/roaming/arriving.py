@@ -27,7 +27,9 @@ from shoal.mqtt.federation.controls import (
 from shoal.mqtt.federation.granting import Granting
 from shoal.mqtt.federation.roaming.moves import Latecomers, Loop, Move, SendItem, Waiting
 from shoal.mqtt.limits import MICROSECONDS
+from shoal.mqtt.memory.journal import Journal
 from shoal.mqtt.sessions.delivering.outgoing import Outgoing
+from shoal.mqtt.sessions.had import Had, Heard, in_short
 from shoal.mqtt.sessions.session import Farewell, Session
 from shoal.mqtt.sessions.sessions import Sessions
 from shoal.mqtt.sessions.subscriptions import Subscriptions
@@ -71,6 +73,7 @@ class Arriving:
         self._timers = timers
         self._spreading = spreading
         self._send_item = send_item
+        self.journal: Journal | None = None
         self._moves: dict[Journey, Move] = {}
         # Last words that are under way.
         self._said: set[Journey] = set()
@@ -161,7 +164,7 @@ class Arriving:
         session.began_us, session.entered_us = state.began_us, state.journey[1]
         move = self.expect(session, state.journey, now_us)
         session.received.update(state.received)
-        session.had = state.had or None
+        self._note_had(session, state)
         move.known.update(waiting.came)
         for item in waiting.items:
             message = message_of(item, now_us)
@@ -183,6 +186,14 @@ class Arriving:
             self._owe_farewell(session, move, given, now_us)
         move.untold = filling.shared
         self._tell_groups(move, now_us)
+
+    def _note_had(self, session: Session, state: SessionState) -> None:
+        """What it had elsewhere; of what came here before it, it lacks what it had not."""
+        here = in_short(self.journal.heard).last if self.journal is not None else {}
+        had = Had.arrived(state.had, state.gaps, Heard(state.heard, state.all_heard), here)
+        if had.last or had.gaps:
+            session.had = had
+            self._sessions.lacking.note(had)
 
     def _tell_groups(self, move: Move, now_us: int) -> None:
         """Tell groups that a session is here, a few at a time; with all, it can be spread."""

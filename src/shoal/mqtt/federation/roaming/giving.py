@@ -22,8 +22,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from shoal.model import BrokerId, ClientId
-from shoal.mqtt.door.network import RESERVED_CLIENT_IDS, Door
+from shoal.model import BrokerId
+from shoal.mqtt.door.network import Door
 from shoal.mqtt.federation.controls import (
     Adopted,
     Declined,
@@ -42,6 +42,7 @@ from shoal.mqtt.federation.roaming.moves import Move
 from shoal.mqtt.limits import MICROSECONDS
 from shoal.mqtt.memory.journal import Journal
 from shoal.mqtt.sessions.delivering.outgoing import Outgoing
+from shoal.mqtt.sessions.had import Gaps, Last, in_short, of_doors
 from shoal.mqtt.sessions.session import Session
 from shoal.mqtt.sessions.sessions import Sessions
 from shoal.mqtt.sessions.subscriptions import Subscriptions
@@ -123,21 +124,24 @@ class Giving:
             session.user,
             session.began_us,
             session.arriving_us,
-            self._had(session),
+            *self._had(session),
         )
         self._say(broker, encode_control(state), now_us)
 
-    def _had(self, session: Session) -> Mapping[ClientId, int]:
-        """What a session has had, by door: what came here, unless it may have come elsewhere.
+    def _had(self, session: Session) -> tuple[Last, Mapping[str, Gaps], Last, bool]:
+        """What a session has had, what it lacks, and what it may have had (see `SessionState`).
 
-        All before the last one of a door has come, too, where order is kept.
+        It has had what came here, unless that may have come elsewhere.  All before the last one of
+        a door has come, too, where order is kept.
         """
-        had = dict(session.had or {})
-        if session.arriving_us is None and self.journal is not None:
-            for publisher, number in self.journal.heard.items():
-                if publisher.startswith(RESERVED_CLIENT_IDS) and "\0" not in publisher:
-                    had[publisher] = max(number, had.get(publisher, 0))
-        return had
+        last, gaps = (session.had.last, session.had.gaps) if session.had is not None else ({}, {})
+        if self.journal is None:
+            return last, gaps, {}, False
+        heard = in_short(self.journal.heard)
+        if session.arriving_us is None:
+            here = of_doors(self.journal.heard)
+            last = last | {door: max(number, last.get(door, 0)) for door, number in here.items()}
+        return last, gaps, *heard
 
     def restored(self, session: Session, now_us: int) -> None:
         """A session had been sent when the broker was killed."""

@@ -135,7 +135,7 @@ class Roaming:
     def begin_journal(self, journal: Journal) -> None:
         """From now on say what changes."""
         self._journal = self.homes.journal = self._giving.journal = journal
-        self.fetching.journal = self._receipts.journal = journal
+        self.fetching.journal = self._receipts.journal = self.arriving.journal = journal
 
     # --- what happens here --------------------------------------------------------------------
 
