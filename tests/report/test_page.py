@@ -1,12 +1,15 @@
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from shoal.report.drawing import figures
 from shoal.report.inputs import Run, read_runs
+from shoal.report.over_time import charts_of
 from shoal.report.page import render
 from tests.report.fake_runs import AIRPORTS, make_runs
 
@@ -141,6 +144,41 @@ def test_the_readings_under_the_pointer_are_the_timeline(tmp_path: Path) -> None
     assert float(delay["y"][0]) == pytest.approx(
         runs[0].timeline[0]["delay_mean_us"] / 1000, rel=0.01
     )
+
+
+def test_runs_that_begin_later_are_drawn_from_where_the_others_begin(tmp_path: Path) -> None:
+    runs = runs_of(tmp_path)
+    assert "are drawn as much to the left" not in render(runs)
+    late = runs[1]
+    for row in late.timeline:
+        row["window_start_us"] += 20_000_000
+    first = late.migrations[0]
+    at_s = (first["resumed_us"] + 20_000_000) / 1e6
+    for row in late.migrations:
+        row["resumed_us"] += 20_000_000
+    before = late.migrations[0] | {"resumed_us": 5_000_000}
+    late.migrations.insert(0, before)
+    text = render(runs)
+    data = re.search(r'id="readings">(.*?)</script>', text)
+    assert data is not None
+    for series in json.loads(data[1])["Load"]["series"]:
+        assert series["x"][:3] == [0.0, 5.0, 10.0]
+    assert f"are drawn as much to the left: {late.name} (20.0 s)" in text
+    charted = charts_of(runs, ["a", "b", "c"], "s", 1e6)[0][1][1].moves
+    assert [time for time, _ in charted[:2]] == [0.0, pytest.approx(at_s - 20)]
+    assert charted[0][1].endswith(" at 5.00 s")
+
+
+def test_settings_of_another_system_are_not_told_as_a_run_s(tmp_path: Path) -> None:
+    runs = runs_of(tmp_path)
+    for place, system in enumerate(("tree", "grape", "grape")):
+        scenario = {**runs[place].scenario, "grape": {"priority": ("load", "load", "delay")[place]}}
+        metrics = {**runs[place].metrics, "system": system}
+        runs[place] = replace(runs[place], scenario=scenario, metrics=metrics)
+    row = re.search(r"<th[^>]*>grape.priority</th>(.*?)</tr>", render(runs))
+    assert row is not None
+    said = re.findall(r"<td>(.*?)</td>", row[1])
+    assert [each.strip('"') for each in said] == [figures.MISSING, "load", "delay"]
 
 
 def test_the_same_runs_give_the_same_page(tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ GROUPS: Sequence[tuple[str, Sequence[Metric]]] = (
         "Proof",
         (
             Metric("Expected deliveries", "expected", figures.count, "",
-                   "by `shoal truth`, apart from the brokers: Spark SQL, or the filters' "
+                   "by shoal truth, apart from the brokers: Spark SQL, or the filters' "
                    "definitions where the workload is small", False),
             Metric("Delivered", "delivered", figures.count, "",
                    "deliveries that arrived", False),

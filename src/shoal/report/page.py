@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any
 
@@ -20,7 +20,7 @@ from shoal.overlays.registry import SYSTEMS
 from shoal.report.chance import verdicts
 from shoal.report.comparison import GROUPS, comparison_table, faults, headline, swatch, verdict
 from shoal.report.drawing import figures
-from shoal.report.drawing.charts import MAX_BARS, Series, bar_chart, line_chart, readings
+from shoal.report.drawing.charts import MAX_BARS, bar_chart, readings
 from shoal.report.drawing.geography import Placement, place
 from shoal.report.drawing.markup import Markup, join, tag
 from shoal.report.drawing.network_map import Drawing, network_map
@@ -34,6 +34,7 @@ from shoal.report.exchanges import (
 )
 from shoal.report.inputs import Row, Run
 from shoal.report.journeys import movers
+from shoal.report.over_time import charts_of, over_time, time_unit_of
 from shoal.report.replays import Replay, replays_section
 from shoal.report.settings import differing, flat
 
@@ -49,8 +50,8 @@ def render(runs: Sequence[Run], title: str | None = None, replays: Sequence[Repl
         colours = [COLOURS[0]]
     colours = colours[: len(runs)]
     title = title or _default_title(runs[0])
-    time_unit, unit_us = _time_unit(runs)
-    charts = _charts(runs, colours, time_unit, unit_us)
+    time_unit, unit_us = time_unit_of(runs)
+    charts = charts_of(runs, colours, time_unit, unit_us)
     body = join(
         tag("header", tag("h1", title), _facts(runs[0]), headline(runs)),
         tag("main",
@@ -58,7 +59,8 @@ def render(runs: Sequence[Run], title: str | None = None, replays: Sequence[Repl
             _section("Comparison", comparison_table(runs, colours), id_="comparison"),
             _chance(runs),
             _networks(runs, colours),
-            _over_time(runs, colours, charts, time_unit),
+            _section("Load and delay over time",
+                     *over_time(runs, colours, charts, time_unit), id_="over-time"),
             _live(replays),
             _section("What was run", _differences(runs), _scenarios(runs), id_="scenarios"),
             _section("How to read this", _definitions(), id_="definitions")),
@@ -278,83 +280,6 @@ def _broker_name(row: Row) -> str:
     return f"{row['broker']}, {name}" if name and name != row["broker"] else str(row["broker"])
 
 
-def _time_unit(runs: Sequence[Run]) -> tuple[str, float]:
-    end_us = max((row["window_start_us"] for run in runs for row in run.timeline), default=0)
-    if end_us > 3 * 3600e6:
-        return "h", 3600e6
-    return ("min", 60e6) if end_us > 600e6 else ("s", 1e6)
-
-
-def _charts(
-    runs: Sequence[Run], colours: Sequence[str], time_unit: str, unit_us: float
-) -> list[tuple[str, list[Series], str]]:
-    charts = []
-    for name, column, unit, divisor in (
-        ("Load", "message_rate_per_s", "messages/s per broker", 1.0),
-        ("Delay", "delay_mean_us", "ms, mean of deliveries", 1000.0),
-    ):
-        series = [
-            Series(
-                name=run.name,
-                colour=colour,
-                points=[
-                    (row["window_start_us"] / unit_us, _scaled(row[column], divisor))
-                    for row in run.timeline
-                ],
-                moves=list(_marks(run, time_unit, unit_us)),
-            )
-            for run, colour in zip(runs, colours, strict=True)
-        ]
-        charts.append((name, series, unit))
-    return charts
-
-
-def _scaled(value: float | None, divisor: float) -> float | None:
-    return None if value is None else value / divisor
-
-
-def _marks(run: Run, time_unit: str, unit_us: float) -> Iterator[tuple[float, str]]:
-    for row in run.migrations:
-        time = row["resumed_us"] / unit_us
-        label = f"{row['publisher']}: {row['source']} → {row['target']} at "
-        yield time, label + f"{figures.quantity(time)} {time_unit}"
-    for row in exchanged(run):
-        time = row["at_us"] / unit_us
-        new, old = f"{row['left']} - {row['right']}", f"{row['old_left']} - {row['old_right']}"
-        yield time, f"{new} instead of {old} at {figures.quantity(time)} {time_unit}"
-
-
-def _over_time(
-    runs: Sequence[Run],
-    colours: Sequence[str],
-    charts: Sequence[tuple[str, Sequence[Series], str]],
-    time_unit: str,
-) -> Markup:
-    legend = [
-        tag("span", swatch(colour), run.name) for run, colour in zip(runs, colours, strict=True)
-    ]
-    return _section(
-        "Load and delay over time",
-        tag("p", legend, class_="legend"),
-        *(
-            tag(
-                "figure",
-                tag("figcaption", name),
-                tag("div", line_chart(series, unit=unit, time_unit=time_unit, name=name)),
-                tag("output", class_="reading"),
-                class_="chart",
-            )
-            for name, series, unit in charts
-        ),
-        tag(
-            "p",
-            "A tick below the axis is a publisher's move, or an exchange of links.",
-            class_="note",
-        ),
-        id_="over-time",
-    )
-
-
 def _chance(runs: Sequence[Run]) -> Markup | None:
     """What several seeds say, run by run; nothing where there is one seed."""
     said = [verdicts(run, runs[0]) for run in runs[1:]]
@@ -389,7 +314,10 @@ def _differences(runs: Sequence[Run]) -> Markup | None:
         tag(
             "tr",
             tag("th", key, scope="row"),
-            [tag("td", figures.MISSING if value is None else value) for value in values],
+            [
+                tag("td", figures.MISSING if value is None or _is_foreign(key, run) else value)
+                for value, run in zip(values, runs, strict=True)
+            ],
         )
         for key, values in found.items()
     ]
@@ -405,6 +333,12 @@ def _differences(runs: Sequence[Run]) -> Markup | None:
             class_="wide",
         ),
     )
+
+
+def _is_foreign(key: str, run: Run) -> bool:
+    """Whether a setting is another system's, which this run does not read."""
+    table = key.partition(".")[0]
+    return table in SYSTEMS and table != run.metrics["system"]
 
 
 def _scenarios(runs: Sequence[Run]) -> Markup:
