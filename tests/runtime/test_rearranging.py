@@ -57,7 +57,12 @@ async def test_an_operator_swaps_brokers_takes_it_back_and_is_told_why_if_not(
 
 @pytest.mark.parametrize(
     ("system", "manager"),
-    [("dynatops", "central"), ("dynatops", "pairwise"), ("bayeux", "central")],
+    [
+        ("dynatops", "central"),
+        ("dynatops", "pairwise"),
+        ("bayeux", "central"),
+        ("geops", "central"),
+    ],
 )
 @on_asyncio
 async def test_a_plan_of_a_live_ring_says_the_swaps_and_how_to_have_them(
