@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from contextlib import AsyncExitStack
 from itertools import count
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import aiomqtt
 
 from shoal.client import Client, Subscription
+from shoal.overlays.dynatops.planning.placement import HashRing
 from shoal.runtime.supervisor import get_json
 from tests.runtime.live import PATIENCE_S, until
 from tests.runtime.processes import Processes, processes
@@ -79,6 +81,44 @@ async def live(network: Processes) -> None:
         async with asyncio.timeout(PATIENCE_S):
             while (found := await at(network))["B3"] == 0 or sum(found.values()) != 10:
                 await asyncio.sleep(0.1)
+
+
+async def hashed(network: Processes) -> None:
+    where = {each.name: each.mqtt for each in network.network.brokers}
+    sent = [b"%d" % number for number in range(200)]
+    ring = HashRing(sorted(where))
+    names = [f"user {number}" for number in range(8)]
+    homes = {name: ring.broker_of(name) for name in names}
+    assert set(homes.values()) - {"B1"}
+    async with AsyncExitStack() as stack:
+        enter = stack.enter_async_context
+        publisher = await enter(Client(where[ring.broker_of("publisher")], "publisher"))
+        users = {}
+        for name in names:
+            client = await enter(Client(where["B1"], name))
+            users[name] = client, await enter(client.subscribe(f"about/{name}/#", qos=1))
+        for payload in sent:
+            for name in names:
+                await publisher.publish(f"about/{name}", payload, qos=1)
+        for _, subscription in users.values():
+            assert [(await subscription.get()).payload for _ in sent] == sent
+            assert not subscription.messages
+        await until(
+            lambda: all(
+                client.redirections == (homes[name] != "B1") for name, (client, _) in users.items()
+            )
+        )
+        expected = Counter([*homes.values(), ring.broker_of("publisher")])
+        async with asyncio.timeout(PATIENCE_S):
+            while await at(network) != {name: expected[name] for name in where}:
+                await asyncio.sleep(0.1)
+
+
+def test_users_are_placed_by_hash(tmp_path: Path) -> None:
+    """Whatever they want: to the brokers of their names' hashes, and nothing is lost as they go."""
+    ring = {"placement": "hash"}
+    with processes(tmp_path, brokers=3, system="dynatops", links=[], dynatops=ring) as network:
+        asyncio.run(hashed(network))
 
 
 def test_users_are_placed_while_they_are_published_to(tmp_path: Path) -> None:

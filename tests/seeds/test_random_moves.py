@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from shoal.clients.subscriber import Subscriber
+from shoal.overlays.dynatops.parameters import Placement
 from shoal.overlays.dynatops.records import PlacementRecord
 from shoal.overlays.publisher_relocation.grape.parameters import Moves
 from tests.seeds import random_network
@@ -47,11 +48,22 @@ def test_clients_move(system: str) -> None:
     _run(QUICK, system)
 
 
-def test_users_are_placed_while_clients_move(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Brokers of a ring send users to where others want the same, and change places themselves."""
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"cluster": 4, "update_us": 2_000_000, "load_weight": 0.5},
+        {"placement": Placement.HASH},
+    ],
+    ids=["similarity", "hash"],
+)
+def test_users_are_placed_while_clients_move(
+    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Brokers of a ring send users to where others want the same, or their names' hashes are, and
+    change places themselves.
+    """
 
     def placing(*given: Any) -> Any:
-        options = {"cluster": 4, "update_us": 2_000_000, "load_weight": 0.5}
         return msgspec.structs.replace(drawn(*given), **options)
 
     monkeypatch.setattr(random_network, "drawn", placing)

@@ -11,7 +11,7 @@ import pytest
 from shoal.experiments.dynatops.model import Model
 from shoal.experiments.dynatops.setting import Own, Setting, What
 from shoal.experiments.dynatops.users import Crowd, draw_crowd
-from shoal.overlays.dynatops.planning.placement import Served, best_broker
+from shoal.overlays.dynatops.planning.placement import HashRing, Served, best_broker
 from shoal.overlays.dynatops.structures.structure import route
 
 BY_CHANCE = Setting(what="bayeux", seed=3, users=300, hours=6, brokers=20, topics=40)
@@ -68,7 +68,9 @@ class Plain:
         return sum(geography.round_trips[at[one], at[other]] for one, other in hops)
 
 
-@pytest.mark.parametrize("what", ["bayeux", "bayeux-location", "bayeux-near", "geops", "up", "bnr"])
+@pytest.mark.parametrize(
+    "what", ["bayeux", "bayeux-location", "bayeux-near", "geops", "chash", "up", "bnr"]
+)
 @pytest.mark.parametrize("setting", [BY_CHANCE, BY_PLACE])
 def test_each_hour_is_what_would_be_sent(setting: Setting, what: What) -> None:
     if setting is BY_CHANCE and what in ("bayeux-location", "bayeux-near", "geops"):
@@ -138,6 +140,18 @@ def test_users_are_placed_by_what_brokers_said_last(own: Own) -> None:
         assert (handovers, roaming) == (int(expected != present), 0)
         went += handovers
     assert went
+
+
+@pytest.mark.parametrize("setting", [BY_CHANCE, BY_PLACE])
+def test_users_by_hash_stay_wherever_they_go(setting: Setting) -> None:
+    setting = msgspec.structs.replace(setting, what="chash")
+    crowd = draw_crowd(setting)
+    model = Model(setting, crowd)
+    ring = HashRing(range(len(model.users)))
+    expected = [ring.broker_of(f"user/{user}") for user in range(setting.users)]
+    assert model.broker_of == expected
+    assert not any(slot.handovers for slot in model.run())
+    assert model.broker_of == expected
 
 
 def test_who_comes_to_another_cell_roams() -> None:

@@ -27,7 +27,7 @@ TINY = SCALES["small"]._replace(
 )
 FIGURES = {
     "bayeux": 1.0, "bayeux-location": 0.9, "bayeux-near": 0.8, "tco": 0.9, "geops": 0.7,
-    "bnr": 0.95, "up": 0.5, "dynatops": 0.4,
+    "chash": 0.97, "bnr": 0.95, "up": 0.5, "dynatops": 0.4,
 }  # fmt: skip
 
 
@@ -70,6 +70,8 @@ def test_shares_are_judged_against_the_right_system() -> None:
     assert found["changes"][0] == "missed"  # 56 % below TCO
     assert found["patterns"][0] == "met"
     assert found["tco"][0] == "missed"  # its delay is less, not more
+    assert found["hashed-overhead"][0] == "met"
+    assert found["hashed-delay"][1].endswith("with places: 59 %")
     assert found["reconfiguring"][1] == "by changes an hour 0.1: 56 %"
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from shoal.overlays.dynatops.planning.placement import Served, best_broker, utilities
+from collections import Counter
+
+from shoal.overlays.dynatops.planning.placement import HashRing, Served, best_broker, utilities
 
 
 def served(**brokers: tuple[str, int]) -> dict[str, Served]:
@@ -38,3 +40,16 @@ def test_who_wants_nothing_goes_where_least_is_to_do() -> None:
 
 def test_brokers_without_users_are_equal() -> None:
     assert best_broker(frozenset("a"), served(B2=("", 0), B1=("", 0)), 1.0) == "B1"
+
+
+def test_a_broker_that_comes_takes_its_own_users_and_no_others_move() -> None:
+    users = [f"u{number}" for number in range(5_000)]
+    few, more = HashRing(range(9)), HashRing(range(10))
+    before = {user: few.broker_of(user) for user in users}
+    after = {user: more.broker_of(user) for user in users}
+    moved = [user for user in users if before[user] != after[user]]
+    assert moved == [user for user in users if after[user] == 9]
+    loads = Counter(after.values())
+    assert len(loads) == 10
+    assert min(loads.values()) > 200  # of 500 on average
+    assert max(loads.values()) < 1_000

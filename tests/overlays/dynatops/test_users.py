@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import pytest
+
 from shoal.broker.effects import Requested
 from shoal.broker.messages import Message, Publish
 from shoal.clients.doors import StandsFor, Stayed, Wants, Wish
 from shoal.language import parse
 from shoal.model import EVERYTHING, Advertisement, Publication, Subscription
-from shoal.overlays.dynatops.parameters import Parameters
+from shoal.overlays.dynatops.parameters import Parameters, Placement
+from shoal.overlays.dynatops.planning.placement import HashRing
 from shoal.overlays.dynatops.records import PlacementRecord
 from shoal.overlays.registry import strategy_factory
 from shoal.simulation.world import World
@@ -39,8 +42,8 @@ def moves(found: World) -> list[tuple[str, str]]:
     return [(row.client, row.target) for row in rows]
 
 
-def test_a_user_goes_where_others_want_the_same_and_misses_nothing() -> None:
-    ring = world({"late": ("C", "news")}, cluster=4, load_weight=0.5)
+def publish_news(ring: World) -> None:
+    """Sixty times, once a second, from after the late ones have come."""
     ring.add_publisher("P", "D", "D")
     ring.advertise(SECOND_US, Advertisement(id="P", publisher="P", filter=EVERYTHING))
     for number in range(60):
@@ -50,6 +53,11 @@ def test_a_user_goes_where_others_want_the_same_and_misses_nothing() -> None:
             publisher="P", sequence=number, published_us=at_us, attributes=attributes
         )
         ring.request(at_us, "P", Publish((said,)))
+
+
+def test_a_user_goes_where_others_want_the_same_and_misses_nothing() -> None:
+    ring = world({"late": ("C", "news")}, cluster=4, load_weight=0.5)
+    publish_news(ring)
     ring.run()
     assert moves(ring) == [("late", "B")]
     assert {row.client: broker for row, broker in ring.subscriptions}["late"] == "B"
@@ -83,6 +91,56 @@ def test_brokers_look_one_after_the_other_at_who_came_before_they_had_heard() ->
         ring.subscribe(0, home, Subscription(id=name, client=name, filter=parse("topic = 'art'")))
     ring.run()
     assert moves(ring) == [("c", "D")]
+
+
+def test_users_are_placed_by_hash_whatever_they_want_and_miss_nothing() -> None:
+    late = {f"late{number}": (BROKERS[number % 4], "news") for number in range(12)}
+    ring = world(late, placement=Placement.HASH)
+    publish_news(ring)
+    ring.run()
+    hashed = HashRing(BROKERS)
+    homes = SETTLED | {name: home for name, (home, _) in late.items()}
+    expected = {
+        (user, hashed.broker_of(user))
+        for user, home in homes.items()
+        if hashed.broker_of(user) != home
+    }
+    assert len(moves(ring)) == len(expected) > 6
+    assert set(moves(ring)) == expected
+    for name in late:
+        got = [each.publication.sequence for each in ring.trace.deliveries if each.client == name]
+        assert got == list(range(60))
+
+
+def test_who_wants_any_topic_is_placed_by_hash_too() -> None:
+    ring = world({}, placement=Placement.HASH)
+    home = next(each for each in BROKERS if each != HashRing(BROKERS).broker_of("all"))
+    ring.add_subscriber("all", home)
+    ring.subscribe(0, home, Subscription(id="all", client="all", filter=EVERYTHING))
+    ring.run()
+    assert ("all", HashRing(BROKERS).broker_of("all")) in moves(ring)
+
+
+def test_users_are_placed_by_hash_again_when_a_broker_joins_and_leaves() -> None:
+    users = {f"u{number}": ("A", "art") for number in range(20)}
+    ring = world(users, placement=Placement.HASH)
+    ring.run(30 * SECOND_US)
+    before = len(moves(ring))
+    ring.add_broker(31 * SECOND_US, "E", ["A"])
+    ring.run(60 * SECOND_US)
+    ring.remove_broker(61 * SECOND_US, "E")
+    ring.run(120 * SECOND_US)
+    names = [*SETTLED, *users]
+    with_e, without = HashRing([*BROKERS, "E"]), HashRing(BROKERS)
+    theirs = {(name, "E") for name in names if with_e.broker_of(name) == "E"}
+    assert set(moves(ring)[before:][: len(theirs)]) == theirs
+    at = {row.client: broker for row, broker in ring.subscriptions}
+    assert at == {name: without.broker_of(name) for name in names}
+
+
+def test_users_placed_by_hash_have_no_clusters() -> None:
+    with pytest.raises(ValueError, match="cluster: 4"):
+        Parameters(cluster=4, placement=Placement.HASH)
 
 
 # --- users behind doors -----------------------------------------------------------------------

@@ -16,6 +16,7 @@ from shoal.experiments.dynatops.judges import (
     SAME,
     always_gains,
     below_all,
+    below_hashed_users,
     below_the_best_other,
     best_under_every_pattern,
     changes,
@@ -53,6 +54,7 @@ _FRIENDS = (
 _OFTEN = "Summaries are exchanged every hour here; the paper does not say how often. " + _FRIENDS
 _STOPS = "It stops at the first broker that no swap helps."
 _NEAR = Band(0, 0.05, "less", "any less", 0.05, in_points=True)
+_FEWER = Band(1e-9, 1, "more", "any less", 0)
 _HOPS = (
     "Chord's ways are as long as Bayeux's with binary digits; users of 100 brokers want nearly "
     "everything everywhere, and what is left to gain is within a hop."
@@ -137,6 +139,11 @@ CLAIMS: Sequence[Claim[Evidence]] = (
           at_most(1.9), "", "processor time"),
     Claim("million", _OURS, "Planning 1,000 brokers and 1,000 topics", "under 2 s",
           seconds(1_000, 1_000), Band(0, 2, "less", "any less", 2), "A busy machine.",
+          is_own=True),
+    Claim("hashed-overhead", _OURS,
+          "Messages for each publication, against users placed by consistent hashing", "fewer",
+          below_hashed_users(overhead), _FEWER, "", is_own=True),
+    Claim("hashed-delay", _OURS, "... delay", "less", below_hashed_users(delay), _FEWER, _FRIENDS,
           is_own=True),
     Claim("regret", _OURS, "Eight brokers: greedy above the best mapping, median", "at most 5 %",
           regret_of("all"), _NEAR, _STOPS, is_own=True),

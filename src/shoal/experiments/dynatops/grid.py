@@ -22,9 +22,9 @@ Part = Literal[
     "poisson", "pattern", "free", "rate", "base", "goal", "planner",
 ]  # fmt: skip
 BY_PLACE: tuple[What, ...] = (
-    "bayeux", "bayeux-location", "bayeux-near", "geops", "bnr", "up", "dynatops",
+    "bayeux", "bayeux-location", "bayeux-near", "geops", "chash", "bnr", "up", "dynatops",
 )  # fmt: skip
-BY_CHANCE: tuple[What, ...] = ("bayeux", "tco", "bnr", "up", "dynatops")
+BY_CHANCE: tuple[What, ...] = ("bayeux", "tco", "chash", "bnr", "up", "dynatops")
 PATTERNS: tuple[Pattern, ...] = ("multimodal", "zipf", "uniform")
 CLUSTERS = (2, 5, 10, 20, 50)
 UPDATE_HOURS = (6, 24)

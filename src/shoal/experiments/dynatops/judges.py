@@ -26,8 +26,8 @@ from shoal.experiments.studies.claims import Outcome
 NAMES: dict[What, str] = {
     "bayeux": "Bayeux (static)", "bayeux-location": "Bayeux (loc)",
     "bayeux-near": "Bayeux (loc, PNS)",
-    "tco": "TCO", "geops": "GeoPS", "bnr": "DYNATOPS (BNR)", "up": "DYNATOPS (UP)",
-    "dynatops": "DYNATOPS",
+    "tco": "TCO", "geops": "GeoPS", "chash": "CHash", "bnr": "DYNATOPS (BNR)",
+    "up": "DYNATOPS (UP)", "dynatops": "DYNATOPS",
 }  # fmt: skip
 USUAL_CLUSTER = 10
 FAST = CHANGE_RATES[-1]
@@ -246,6 +246,26 @@ def best_under_every_pattern(evidence: Evidence) -> Outcome | None:
     no = [name for name, held in holds.items() if not held]
     text = f"{len(holds) - len(no)} of {len(holds)}" + (f"; not {', '.join(no)}" if no else "")
     return Outcome(text, 1 - len(no) / len(holds))
+
+
+def below_hashed_users(figure: Figure) -> Judge:
+    """By what part DYNATOPS' figure is below that of users placed by hash, where that is least."""
+
+    def judge(evidence: Evidence) -> Outcome | None:
+        saved: dict[str, float] = {}
+        for pattern in PATTERNS:
+            runs = evidence.runs("pattern", ["dynatops", "chash"], having(pattern=pattern))
+            if runs is None:
+                return None
+            saved[pattern] = 1 - figure(runs["dynatops"]) / figure(runs["chash"])
+        located = evidence.runs("location", ["dynatops", "chash"])
+        if located is None:
+            return None
+        saved["with places"] = 1 - figure(located["dynatops"]) / figure(located["chash"])
+        text = ", ".join(f"{name}: {percent(share)}" for name, share in saved.items())
+        return Outcome(text, min(saved.values()))
+
+    return judge
 
 
 def tco_under_zipf(evidence: Evidence) -> Outcome | None:

@@ -27,7 +27,7 @@ from shoal.overlays.dynatops.planning.costs import (
     standing,
 )
 from shoal.overlays.dynatops.planning.greedy import is_worth_a_look, propose
-from shoal.overlays.dynatops.planning.placement import Served, best_broker
+from shoal.overlays.dynatops.planning.placement import HashRing, Served, best_broker
 from shoal.overlays.dynatops.planning.problem import Amounts, Problem, trees_of
 from shoal.overlays.dynatops.structures.chord import Chord
 from shoal.overlays.dynatops.structures.prefixes import QuadGrid, tapestry
@@ -102,6 +102,7 @@ class Model:
         self._cells = list(crowd.cells)
         self._clusters = self._make_clusters()
         self._served: list[Served] = []
+        self._ring = HashRing(range(brokers)) if setting.what == "chash" else None
         self.broker_of = [self._first_broker(user) for user in range(len(crowd.wanted))]
         for user, broker in enumerate(self.broker_of):
             self._count(broker, self._wanted[user], 1)
@@ -116,7 +117,9 @@ class Model:
     # --- users --------------------------------------------------------------------------------
 
     def _first_broker(self, user: int) -> int:
-        """By place where there are places; else drawn, once."""
+        """By hash, or by place where there are places; else drawn, once."""
+        if self._ring is not None:
+            return self._ring.broker_of(f"user/{user}")
         if self._geography is None:
             return int(self._random.integers(len(self.users)))
         return self._at(self._crowd.cells[user])
@@ -160,7 +163,7 @@ class Model:
         setting, present = self.setting, self.broker_of[user]
         wanted = self._wanted[user]
         home = present
-        if self._geography is not None and setting.what != "bayeux":
+        if self._geography is not None and setting.what not in ("bayeux", "chash"):
             home = self._at(cell)
         best = home
         if setting.what in PLACED:

@@ -17,7 +17,10 @@ from shoal.overlays.tco.construction import Goal
 Users = Literal["poisson", "location"]
 Pattern = Literal["uniform", "zipf", "multimodal"]
 # bnr and up are DYNATOPS with one half of it: brokers change places, or users are placed.
-What = Literal["bayeux", "bayeux-location", "bayeux-near", "tco", "geops", "bnr", "up", "dynatops"]
+# In chash, users and brokers are where consistent hashing puts them, and stay.
+What = Literal[
+    "bayeux", "bayeux-location", "bayeux-near", "tco", "geops", "chash", "bnr", "up", "dynatops",
+]  # fmt: skip
 Planner = Literal["paper", "swaps"]
 Own = Literal["last", "now", "others"]
 RECONFIGURED: tuple[What, ...] = ("bnr", "dynatops")

@@ -54,6 +54,17 @@ class Managed(enum.Enum):
     PAIRWISE = "pairwise"
 
 
+class Placement(enum.Enum):
+    """At which broker a user should be.
+
+    similarity  of its cluster, where others want the same (4)
+    hash        of all, by consistent hashing of its name, whatever it wants (ours, to compare)
+    """
+
+    SIMILARITY = "similarity"
+    HASH = "hash"
+
+
 class ViewParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What all systems whose brokers agree on views have; ValueError names what is out of bounds.
 
@@ -109,8 +120,10 @@ class Parameters(ViewParameters, frozen=True, kw_only=True, forbid_unknown_field
     threshold_percent   beta: nothing is computed unless so much of the highest price is at stake
                         (5.1): 10
     price_percent       how much of its price a change has to save (ours): 100
+    placement           by what users are placed: similarity or hash
     cluster             so many brokers, by name, see each other's users, and send theirs to where
-                        others want the same (4; the paper has 10); 0: users stay where they are
+                        others want the same (4; the paper has 10); 0: none do; who is placed by
+                        hash has no cluster
     load_weight         w_l, how much a broker's share of the load weighs against that (4)
     least_gain_percent  by how much similarity less load must be higher there (ours)
     update_us           T_update, how often brokers tell each other what users want, if that has
@@ -127,6 +140,7 @@ class Parameters(ViewParameters, frozen=True, kw_only=True, forbid_unknown_field
     rate_percent: int = 30
     threshold_percent: int = 10
     price_percent: int = 100
+    placement: Placement = Placement.SIMILARITY
     cluster: int = 0
     load_weight: float = 1.0
     least_gain_percent: int = 5
@@ -139,8 +153,14 @@ class Parameters(ViewParameters, frozen=True, kw_only=True, forbid_unknown_field
         for name in _NOT_NEGATIVE:
             if getattr(self, name) < 0:
                 raise ValueError(f"{name}: {getattr(self, name)} is negative")
+        if self.cluster and self.placement is Placement.HASH:
+            raise ValueError(f"cluster: {self.cluster}; users placed by hash have no clusters")
         if not 0 < self.rate_percent <= 100:
             raise ValueError(f"rate_percent: {self.rate_percent} is not a share")
+
+    @property
+    def places_users(self) -> bool:
+        return self.cluster > 0 or self.placement is Placement.HASH
 
 
 def place_of(broker: BrokerId) -> tuple[int, BrokerId]:

@@ -68,7 +68,7 @@ class Dynatops(InViews):
             parameters.topic, is_by_topic, self._root_of, self.routing.publish, self
         )
         self._placing: Placing | None = None
-        if parameters.cluster:
+        if parameters.places_users:
             self._placing = Placing(self.membership, parameters, self.ways.answer)
         self.clients = Clients(self.broker, self.interests, self.outbox, self._placing)
         self._orders = Orders(self.membership, parameters)

@@ -45,7 +45,7 @@ def _system(name: str) -> System:
         complete=Parameters.for_brokers,
         give_up_us=10_000_000,
         oracle=problems,
-        moves_subscribers=lambda parameters: (parameters or Parameters()).cluster > 0,
+        moves_subscribers=lambda parameters: (parameters or Parameters()).places_users,
         named=_named,
     )
 

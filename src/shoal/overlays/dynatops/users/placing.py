@@ -11,13 +11,16 @@ A user that comes before the others of the cluster are heard of waits for that. 
 broker after the other are looked at: if all were at once, two that want the same would change
 places.
 
-Source: DYNATOPS, section 4, Algorithm 1.
+Users that are placed by hash go to the broker of their name's hash, whatever they want; brokers
+then need not hear of each other, and look at all users again when brokers come or go.
+
+Source: DYNATOPS, section 4, Algorithm 1; consistent hashing of users is ours.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import islice
 
 from shoal.broker.effects import Effect, MoveClient, Notify, Record, SetTimer
@@ -27,8 +30,8 @@ from shoal.clients.doors import StandsFor, Stayed, Wants, WhoWants, Wish
 from shoal.model import BrokerId, ClientId, Subscription, SubscriptionId
 from shoal.overlays.dynatops.members.membership import Membership
 from shoal.overlays.dynatops.messages import Summary
-from shoal.overlays.dynatops.parameters import Parameters
-from shoal.overlays.dynatops.planning.placement import Served, best_broker
+from shoal.overlays.dynatops.parameters import Parameters, Placement
+from shoal.overlays.dynatops.planning.placement import HashRing, Served, best_broker
 from shoal.overlays.dynatops.records import PlacementRecord
 from shoal.overlays.dynatops.topics.keys import keys_of
 
@@ -71,6 +74,9 @@ class Placing:
         self._membership = membership
         self._broker = membership.broker
         self._parameters = parameters
+        self._is_hashed = parameters.placement is Placement.HASH
+        # Of the brokers that are there, if users are placed by hash.
+        self._ring: HashRing[BrokerId] | None = None
         self._send = send
         self._here: dict[_Name, _User] = {}
         self._doors: set[ClientId] = set()
@@ -198,6 +204,9 @@ class Placing:
         """A view has begun: who is new knows nothing yet, and what was under way is lost."""
         view = self._membership.view
         lives = {} if view is None else view.lives
+        if self._is_hashed:
+            self._hash_again(now_us, out)
+            return
         before, self._lives = self._lives, {each: lives.get(each) for each in self._cluster}
         self._others = {
             each: served
@@ -206,9 +215,19 @@ class Placing:
         }
         self._say_later(now_us, out)
 
+    def _hash_again(self, now_us: int, out: list[Effect]) -> None:
+        view = self._membership.view
+        self._ring = HashRing(view.members) if view and view.members else None
+        self._changed.update(dict.fromkeys(self._here))
+        if self._changed:
+            self._place_at(now_us + PLACE_US, out)
+
     def timer(self, name: str, now_us: int, out: list[Effect]) -> None:
         if name == "place":
             self._is_timed = False
+            if self._is_hashed:
+                self._place_hashed(now_us, out)
+                return
             cluster = self._cluster
             if cluster and self._others.keys() >= set(self._others_of(cluster)):
                 self._place_some(cluster, now_us, out)
@@ -217,7 +236,7 @@ class Placing:
             self._say(self._others_of(self._cluster), out)
 
     def _say_later(self, now_us: int, out: list[Effect]) -> None:
-        if self._is_said:
+        if self._is_said and not self._is_hashed:
             self._is_said = False
             out.append(SetTimer(SAY, now_us + self._parameters.update_us))
 
@@ -241,26 +260,48 @@ class Placing:
 
     def _place_some(self, cluster: list[BrokerId], now_us: int, out: list[Effect]) -> None:
         told: dict[BrokerId, None] = {}
-        for name in list(islice(self._changed, MOST_PLACED)):
-            del self._changed[name]
-            user = self._here.get(name)
-            if user is None or not user.topics or not user.follows or user.is_sent_away:
+        for name, user in self._next_users():
+            if not user.topics:
                 continue
             best = self._best(user.topics, cluster)
             if best == self._broker:
                 continue
-            self._send_away(user)
             told[best] = None
             # Until it says so itself: the next ones shall not all go there, too.
             known, topics = self._others[best], user.topics.keys()
             load = known.subscriptions + len(topics)
             self._others[best] = Served(known.topics | topics, load)
-            client = name[1]
-            row = PlacementRecord(broker=self._broker, at_us=now_us, client=client, target=best)
-            out += [Record(row), MoveClient(client, best)]
+            self._move(name, user, best, now_us, out)
         self._say(told, out)  # so that nobody is sent back to what it was alone
         if self._changed:
             self._place_at(now_us + PLACE_US, out)
+
+    def _place_hashed(self, now_us: int, out: list[Effect]) -> None:
+        """To where their names' hashes are; while this broker stands nowhere they wait."""
+        if self._ring is None:
+            return
+        for name, user in self._next_users():
+            best = self._ring.broker_of(name[1])
+            if best != self._broker:
+                self._move(name, user, best, now_us, out)
+        if self._changed:
+            self._place_at(now_us + PLACE_US, out)
+
+    def _next_users(self) -> Iterator[tuple[_Name, _User]]:
+        """Some of those that are to be looked at, and may go."""
+        for name in list(islice(self._changed, MOST_PLACED)):
+            del self._changed[name]
+            user = self._here.get(name)
+            if user is not None and user.follows and not user.is_sent_away:
+                yield name, user
+
+    def _move(
+        self, name: _Name, user: _User, target: BrokerId, now_us: int, out: list[Effect]
+    ) -> None:
+        self._send_away(user)
+        client = name[1]
+        row = PlacementRecord(broker=self._broker, at_us=now_us, client=client, target=target)
+        out += [Record(row), MoveClient(client, target)]
 
     def _best(self, topics: Mapping[str, int], cluster: Iterable[BrokerId]) -> BrokerId:
         # This broker without what the user alone wants here.
