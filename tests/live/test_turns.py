@@ -6,6 +6,7 @@ limits let it have, and then something comes of it: it goes, comes back, is publ
 
 from __future__ import annotations
 
+import random
 import socket
 import sys
 import time
@@ -86,6 +87,14 @@ class Client:
             self.send(Subscribe(1, tuple(some)))
             self.expect(_SUBACK)
 
+    def subscribe_where(self, topic: str, filters: Iterable[str]) -> None:
+        """To what the filters want; no topic filter is written twice."""
+        for number, each in enumerate(filters):
+            said = Properties(user_properties=(("$where", each),))
+            request = SubscriptionRequest(f"{topic}?$levels!={number + 1_000}")
+            self.send(Subscribe(1, (request,), said))
+            self.expect(_SUBACK)
+
     def publish(self, *messages: Publish) -> None:
         """And wait until the broker has taken them."""
         for first in range(0, len(messages), 500):
@@ -138,6 +147,25 @@ def filters_that_all_match(brokers: Served, count: int) -> None:
         subscriber.subscribe(kind.format(number) for number in range(count))
         for publisher in (here, there):
             publisher.publish(*[message(kind[0], a=10**9, b=10**9)] * 200)
+    subscriber.lose()
+
+
+def patterns_that_look_through_long_texts(brokers: Served, count: int) -> None:
+    """Of two letters, as is the text: windows of each are everywhere in it, but few of them are."""
+    chance = random.Random(1)
+    count = min(count, 4_000)
+    subscriber, here = (Client(brokers.address("B1"), each) for each in "sp")
+    there = Client(brokers.address("B2"), "q")
+    drawn = ["".join(chance.choices("ab", k=12)) for _ in range(count)]
+    subscriber.subscribe_where("x", (f"a LIKE '%{each}%'" for each in drawn))
+    topic = "/".join("".join(chance.choices("ab", k=1_000)) for _ in range(60))
+    few = drawn[: count // 4]
+    subscriber.subscribe_where("#", (f"`$topic` LIKE '%{each}%'" for each in few))
+    texts = ["".join(chance.choices("ab", k=16_384)) for _ in range(20)]
+    for publisher in (here, there):
+        publisher.publish(*(message("x", a=text) for text in texts))
+        publisher.publish(*(message("x", a=text) for text in texts))
+        publisher.publish(*(message(topic[at:]) for at in range(10)))
     subscriber.lose()
 
 
@@ -195,6 +223,7 @@ def acknowledgements(brokers: Served, count: int) -> None:
 CASES: tuple[Case, ...] = (
     wildcards_that_all_match,
     filters_that_all_match,
+    patterns_that_look_through_long_texts,
     groups,
     sessions_that_expire,
     retained,

@@ -68,7 +68,7 @@ def test_many_patterns_look_through_a_long_text(alphabet: str, few: int, few_pla
         mock.patch.object(long_texts, "_PATTERNS", few),
         mock.patch.object(long_texts, "_SEARCHES", few),
         mock.patch.object(long_texts, "_FEW_PLACES", few_places),
-        mock.patch.object(long_texts, "_PLACES", chance.choice([1, 8])),
+        mock.patch.object(long_texts, "_PLACES", chance.choice([1, 4])),
     ):
         long_texts._texts.clear()
         for _ in range(6):
@@ -94,10 +94,10 @@ def test_many_patterns_look_through_a_long_text(alphabet: str, few: int, few_pla
 
 def test_only_few_texts_are_remembered() -> None:
     has_shape = shape("%needle_in%")
-    for number in range(200):
-        assert not has_shape(f"{number} hay " * 300)
-    assert len(long_texts._texts) <= 64
-    assert sum(map(len, long_texts._texts)) <= 65_536
+    for number in range(600):
+        assert not has_shape(f"{number} hay " * (100 if number < 300 else 3_000))
+        assert len(long_texts._texts) <= 64
+        assert sum(map(len, long_texts._texts)) <= 4 * 65_536
 
 
 def test_a_surrogate_is_a_character_as_any_other() -> None:

@@ -32,13 +32,14 @@ LONG, LONGEST = 512, 65_536
 _HIGHEST = 4
 # Places of a table, for each character of the text: so many windows in a hundred are found that
 # are not there, 100 / PLACES at most.
-_PLACES = 8
-# Texts that are remembered, and their characters together, each of some 400 bytes at worst.
-_MOST_TEXTS, _MOST_CHARACTERS = 64, 65_536
+_PLACES = 4
+# Texts that are remembered, and their characters together, each of 200 bytes at worst.
+_MOST_TEXTS, _MOST_CHARACTERS = 64, 4 * LONGEST
 
 _MASK = (1 << 64) - 1
 _BEFORE, _MIX, _SHIFT = 0x9E37_79B9_7F4A_7C15, 0xD6E8_FEB8_6659_FD93, 32
 
+MOST_ANSWERS = 16_384
 # So many windows of a piece are enough.
 _MOST_WINDOWS = 8
 # So many patterns look through a text before tables are made, which take as long as that.
@@ -68,7 +69,17 @@ Windows = tuple[Window, ...]
 class LongText:
     """What is known of one text: its characters as an array, and tables as they are asked for."""
 
-    __slots__ = ("_asked", "_codes", "_hashes", "_mask", "_orders", "_searches", "_tables", "_text")
+    __slots__ = (
+        "_asked",
+        "_codes",
+        "_hashes",
+        "_mask",
+        "_orders",
+        "_searches",
+        "_tables",
+        "_text",
+        "answers",
+    )
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -78,8 +89,11 @@ class LongText:
         self._hashes: list[_Hashes] = []
         self._tables: list[bytes] = []
         # By power: the hashes in their order, and where each stands in the text.
-        self._orders: dict[int, tuple[list[int], Places]] = {}
+        self._orders: dict[int, tuple[memoryview, Places]] = {}
         self._searches = 0
+        # By pattern, of the first MOST_ANSWERS: who routes a publication and who hands it to its
+        # subscribers ask the same.
+        self.answers: dict[str, bool] = {}
 
     @property
     def codes(self) -> Codes:
@@ -129,7 +143,7 @@ class LongText:
             if power >= len(self._tables):
                 self._make(power)
             order = np.argsort(self._hashes[power], kind="stable")
-            self._orders[power] = self._hashes[power][order].tolist(), order
+            self._orders[power] = memoryview(self._hashes[power][order].data), order
         hashes, order = self._orders[power]
         first = bisect_left(hashes, hashed)
         return offset, order, first, bisect_right(hashes, hashed, first)

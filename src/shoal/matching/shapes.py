@@ -30,6 +30,7 @@ import numpy.typing as npt
 from shoal.matching.long_texts import (
     LONG,
     LONGEST,
+    MOST_ANSWERS,
     Codes,
     Window,
     Windows,
@@ -132,7 +133,14 @@ def _shape(pattern: str) -> Shape:
     if len(middle) == 1 and not first.length and not last.length and len(middle[0].pieces) == 1:
         [(_, text_within)] = middle[0].pieces
         if len(text_within) == middle[0].length:
-            return _within(text_within, middle[0].windows)  # the most frequent shape
+            run = middle[0]
+
+            def is_within(text: str) -> bool:  # the most frequent shape
+                if LONG <= len(text) <= LONGEST:
+                    return run.find(text, 0, len(text)) >= 0
+                return text_within in text
+
+            return _tabled(is_within, pattern, windows)
     least = first.length + sum(run.length for run in others)
 
     def has_shape(text: str) -> bool:
@@ -140,9 +148,6 @@ def _shape(pattern: str) -> Shape:
             return False
         end = len(text) - last.length
         if not last.stands_at(text, end):
-            return False
-        is_long = windows and LONG <= len(text) <= LONGEST
-        if is_long and not long_text(text).may_contain(windows):
             return False
         at = first.length
         for run in middle:
@@ -152,26 +157,30 @@ def _shape(pattern: str) -> Shape:
             at += run.length
         return True
 
-    return has_shape
+    return _tabled(has_shape, pattern, windows) if windows else has_shape
+
+
+def _tabled(has_shape: Shape, pattern: str, windows: Windows) -> Shape:
+    """The same, where a long text is only asked if its tables do not say no."""
+
+    def has_shape_by_tables(text: str) -> bool:
+        if not LONG <= len(text) <= LONGEST:
+            return has_shape(text)
+        known = long_text(text)
+        if not known.may_contain(windows):
+            return False
+        answer = known.answers.get(pattern)
+        if answer is None:
+            answer = has_shape(text)
+            if len(known.answers) < MOST_ANSWERS:
+                known.answers[pattern] = answer
+        return answer
+
+    return has_shape_by_tables
 
 
 def _power(window: Window) -> int:
     return window.power
-
-
-def _within(wanted: str, windows: Windows) -> Shape:
-    def is_within(text: str) -> bool:
-        if not LONG <= len(text) <= LONGEST:
-            return wanted in text
-        known = long_text(text)
-        if not known.may_contain(windows):
-            return False
-        places = known.places(windows, 0, len(text) - len(wanted))
-        if places is None:
-            return wanted in text
-        return any(text.startswith(wanted, at) for at in places)
-
-    return is_within
 
 
 _cached_shape = lru_cache(CACHED_PATTERNS)(_shape)

@@ -137,7 +137,7 @@ class Node:
         )
         self.watching = Watching(self.bring)
         self._delivering = Delivering(self.clock, self.counts, self.watching, trace)
-        self._flushing = Flushing(self._delivering.flushed)
+        self._flushing = Flushing(self._delivering.flushed, clock)
         self.asides = Asides()
 
     @property

@@ -35,6 +35,8 @@ from shoal.model import Attributes, Conjunction, Filter
 
 # Of bitmaps so many members are looked at in the time of one that is named.
 RANGES_PER_FOUND = 8
+# So many characters are looked through in the time of one test, where patterns are made for it.
+SHORT = 1_024
 
 
 class Table(NamedTuple):
@@ -202,11 +204,16 @@ class FiledFilters:
         return list(dict.fromkeys(found)) if self._several and len(found) > 1 else found
 
     def work_of(self, attributes: Attributes) -> int:
-        """About how many tests and ids it takes to match these attributes; none is made."""
-        return sum(
-            _tests_in(bucket, attributes) + _found_in(bucket, attributes)
-            for bucket in self._buckets_for(attributes)
-        )
+        """About how many tests and ids it takes to match these attributes; none is made.
+
+        A test of a text may have to look through it, which is as much as one for each SHORT
+        characters.
+        """
+        tests = found = 0
+        for bucket in self._buckets_for(attributes):
+            tests += _tests_in(bucket, attributes)
+            found += _found_in(bucket, attributes)
+        return tests * (1 + longest_text(attributes) // SHORT) + found if tests else found
 
     def _tests_for(self, attributes: Attributes) -> int:
         """What a search counts as, in tests of conjunctions one by one; none is made."""
@@ -315,6 +322,11 @@ class FiledFilters:
         del beside[signature]
         if not beside:
             del self._by_first[first]
+
+
+def longest_text(attributes: Attributes) -> int:
+    """How many characters the longest text has."""
+    return max((len(each) for each in attributes.values() if type(each) is str), default=0)
 
 
 def _tests_in(bucket: Bucket, attributes: Attributes) -> int:

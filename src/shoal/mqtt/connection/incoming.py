@@ -32,6 +32,7 @@ from shoal.mqtt.codec.properties import NO_PROPERTIES, Properties
 from shoal.mqtt.codec.reason_codes import FIRST_ERROR, ReasonCode
 from shoal.mqtt.connection.house import House
 from shoal.mqtt.connection.outlet import Outlet
+from shoal.mqtt.content import MAX_TEXT
 from shoal.mqtt.door.owed import Owed
 from shoal.mqtt.messages import message_of_publish
 from shoal.mqtt.sessions.session import Session
@@ -138,7 +139,10 @@ class Incoming:
                 if self._house.may_publish_again(message.key):
                     owed.message = message
                     session.journal.unsettled(session, packet_id, message)
-        return self._house.subscribing.work_of(topic)
+        texts = len(topic) + min(len(packet.payload), MAX_TEXT)
+        if packet.properties.user_properties:
+            texts += max(len(each) for _, each in packet.properties.user_properties)
+        return self._house.subscribing.work_of(topic, texts)
 
     def _count_refusal(self, code: ReasonCode, topic: str, why: str) -> None:
         statistics = self._house.statistics

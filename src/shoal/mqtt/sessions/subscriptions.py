@@ -23,6 +23,8 @@ _NO_ATTRIBUTES: Attributes = {}
 # as one publication (see `TURN` in `serving`).
 _PLACES_PER_WORK = 20
 _FILTERS_PER_WORK = 100
+# So many characters are looked through in the time of one such filter more, where one must.
+_SHORT = 256
 # Topics whose receivers are remembered until any subscription changes; then all are forgotten.
 _REMEMBERED_TOPICS = 65_536
 
@@ -43,7 +45,7 @@ class Subscriptions:
         # Topics that content is asked for at, remembered as long.
         self._asks_for_content: dict[str, bool] = {}
         # And how much work a publication to a topic is.
-        self._work: dict[str, int] = {}
+        self._work: dict[str, tuple[int, int]] = {}
         self._not_plain = 0
         # In a network, who sees to the groups: it is told which members come, leave or are gone.
         self.at_change: Callable[[ClientSubscription], None] | None = None
@@ -141,19 +143,23 @@ class Subscriptions:
         self._receivers[topic] = receivers
         return receivers
 
-    def work_of(self, topic: str) -> int:
+    def work_of(self, topic: str, characters: int = 0) -> int:
         """How much work a publication to a topic is, as far as this broker's clients go.
 
-        One client can have tens of thousands of subscriptions that all match.
+        One client can have tens of thousands of subscriptions that all match, or that all look
+        through its texts, of at most so many characters.
         """
         work = self._work.get(topic)
         if work is None:
             places, filters = self._index.sizes(topic)
-            work = 1 + places // _PLACES_PER_WORK + filters // _FILTERS_PER_WORK
+            work = 1 + places // _PLACES_PER_WORK, filters
             if len(self._work) >= _REMEMBERED_TOPICS:
                 self._work.clear()
             self._work[topic] = work
-        return work
+        places, filters = work
+        if not filters:
+            return places
+        return places + filters * (1 + characters // _SHORT) // _FILTERS_PER_WORK
 
     @property
     def are_plain(self) -> bool:

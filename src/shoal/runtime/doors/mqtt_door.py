@@ -378,7 +378,8 @@ class MqttDoor:
         topic = attributes.get(TOPIC_ATTRIBUTE)
         if not isinstance(topic, str):
             return 0
-        return WORK_US * self.clients.subscriptions.work_of(topic)
+        characters = max(len(each) for each in attributes.values() if type(each) is str)
+        return WORK_US * self.clients.subscriptions.work_of(topic, characters)
 
     def notify(self, message: Message) -> None:
         """What a broker tells a client's library; the door's own clients need not know."""

@@ -68,12 +68,14 @@ class Turns:
                     self._take_piece(since_us)
                 elif not self._take_held(since_us):
                     break
-                if self._inputs or self._holding.kept:
+                has_more = self._inputs or self._holding.kept
+                if has_more and self._clock.now_us() < end_us:
                     self._deliver()  # which may be the longer part of it
-                    if self._clock.now_us() >= end_us:
-                        is_more = True
-                        self._go_on_soon()
-                        break
+                if self._clock.now_us() >= end_us:
+                    is_more = True
+                    self._at_end()  # what comes of it has its turn before what is next
+                    self._go_on_soon()
+                    break
         finally:
             self._is_handling = False
         self._at_end()
