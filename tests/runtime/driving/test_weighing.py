@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sized
 
+import msgspec
 import pytest
 
 from shoal.broker.custody import Custody
@@ -13,6 +15,7 @@ from shoal.broker.messages import PublicationBatch, Publish, RoutedPublication
 from shoal.broker.strategy import BaseStrategy
 from shoal.model import Attributes, MessageId, Publication
 from shoal.runtime.driving.clock import Clock
+from shoal.runtime.driving.flushing import Flushing, Phase
 from shoal.runtime.driving.turns import Turns
 from shoal.runtime.driving.weighing import PIECE_US, TURN_US, Weighing
 from shoal.runtime.node import Node
@@ -156,6 +159,61 @@ async def test_where_no_piece_can_take_long_none_is_weighed(
     sizes = [len(published(each)) for each in machine.inputs]
     assert sum(sizes) == 500
     assert max(sizes) * 1_000 < PIECE_US < (max(sizes) + 2) * 1_010
+
+
+@pytest.mark.parametrize(("size", "most"), [(500, 100), (16_384, 4)])
+def test_where_texts_are_long_fewer_are_a_piece(
+    monkeypatch: pytest.MonkeyPatch, size: int, most: int
+) -> None:
+    """Twenty of them went through 1,000 filters' patterns in one turn."""
+    node, _ = heavy()
+    monkeypatch.setattr(Heavy, "searched", range(300))
+    carried = tuple(
+        msgspec.structs.replace(
+            each, publication=msgspec.structs.replace(each.publication, body=bytes(size))
+        )
+        for each in batch(*[0] * 100).publications
+    )
+    first, *rest = node.weighing.cut(Received("B2", PublicationBatch(carried, 1)))
+    assert len(published(first)) == most
+    assert sum(len(published(each)) for each in rest) == 100 - most
+
+
+@on_loop
+async def test_what_took_a_turn_is_delivered_before_the_next_is_handled() -> None:
+    """Two publications that each take a turn to hand on were handed on in one."""
+    node, machine = heavy()
+    clients: list[str] = []
+    node.at_flush(Phase.DELIVER, lambda: clients.append(f"delivered {len(machine.inputs)}"))
+    node.at_flush(Phase.CLIENTS, lambda: clients.append(f"told {len(machine.inputs)}"))
+    for number in range(3):
+        node.request("P", Publish((publication(number, 2 * TURN_US),)))
+    assert len(machine.inputs) == 1
+    await until(lambda: not node.is_behind)
+    assert [each for each in clients if each.startswith("delivered")][:1] == ["delivered 1"]
+    assert {"told 1", "told 2", "told 3"} <= set(clients)
+
+
+@on_loop
+async def test_what_takes_a_turn_to_deliver_is_told_in_the_next() -> None:
+    """One flush recorded and wrote besides, and took more than 100 ms."""
+    clock = Virtual()
+    calls: list[str] = []
+    flushing = Flushing(lambda: calls.append("done"), clock)
+    takes = [TURN_US, TURN_US, 0]
+
+    def deliver() -> None:
+        calls.append("deliver")
+        clock.spend(takes.pop(0))
+
+    flushing.at(Phase.CLIENTS, lambda: calls.append("tell"))
+    flushing.at(Phase.RECORD, lambda: calls.append("record"))
+    flushing.at(Phase.DELIVER, deliver)
+    flushing.schedule()
+    await asyncio.sleep(0)
+    assert calls == ["deliver"]
+    await asyncio.sleep(0)
+    assert calls == ["deliver", "deliver", "record", "tell", "done"]
 
 
 @on_loop

@@ -36,6 +36,7 @@ from shoal.mqtt.content import MAX_TEXT
 from shoal.mqtt.door.owed import Owed
 from shoal.mqtt.messages import message_of_publish
 from shoal.mqtt.sessions.session import Session
+from shoal.mqtt.sessions.subscriptions import work_of_filters
 
 # Topics below here are the broker's own.
 BROKER_TOPICS = "$SYS/"
@@ -139,10 +140,8 @@ class Incoming:
                 if self._house.may_publish_again(message.key):
                     owed.message = message
                     session.journal.unsettled(session, packet_id, message)
-        texts = len(topic) + min(len(packet.payload), MAX_TEXT)
-        if packet.properties.user_properties:
-            texts += max(len(each) for _, each in packet.properties.user_properties)
-        return self._house.subscribing.work_of(topic, texts)
+        work, filters = self._house.subscribing.work_of(topic)
+        return work + work_of_filters(filters, _characters(packet, topic)) if filters else work
 
     def _count_refusal(self, code: ReasonCode, topic: str, why: str) -> None:
         statistics = self._house.statistics
@@ -264,3 +263,13 @@ class Incoming:
             self._outlet.send(encode_acknowledgement(_PUBCOMP, packet_id))
         else:
             self._outlet.send_answer(Pubcomp(packet_id, ReasonCode.PACKET_IDENTIFIER_NOT_FOUND))
+
+
+def _characters(packet: Publish, topic: str) -> int:
+    """How many the longest text that filters see of a publication may have, or a few more."""
+    longest = max(map(_length, packet.properties.user_properties), default=0)
+    return len(topic) + min(max(longest, len(packet.payload)), MAX_TEXT)
+
+
+def _length(said: tuple[str, str]) -> int:
+    return len(said[1])

@@ -155,9 +155,9 @@ class Subscribing:
         self._retained = retained
         self._json = json
 
-    def work_of(self, topic: str, characters: int = 0) -> int:
-        """How much work a publication to a topic is (see `Subscriptions`)."""
-        return self._subscriptions.work_of(topic, characters)
+    def work_of(self, topic: str) -> tuple[int, int]:
+        """How much work a publication to a topic is, and how many filters (see `Subscriptions`)."""
+        return self._subscriptions.work_of(topic)
 
     def grant(
         self,

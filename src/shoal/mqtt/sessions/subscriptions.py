@@ -143,11 +143,11 @@ class Subscriptions:
         self._receivers[topic] = receivers
         return receivers
 
-    def work_of(self, topic: str, characters: int = 0) -> int:
+    def work_of(self, topic: str) -> tuple[int, int]:
         """How much work a publication to a topic is, as far as this broker's clients go.
 
-        One client can have tens of thousands of subscriptions that all match, or that all look
-        through its texts, of at most so many characters.
+        One client can have tens of thousands of subscriptions that all match.  And how many filters
+        are asked about content, which is `work_of_filters` more.
         """
         work = self._work.get(topic)
         if work is None:
@@ -156,10 +156,7 @@ class Subscriptions:
             if len(self._work) >= _REMEMBERED_TOPICS:
                 self._work.clear()
             self._work[topic] = work
-        places, filters = work
-        if not filters:
-            return places
-        return places + filters * (1 + characters // _SHORT) // _FILTERS_PER_WORK
+        return work
 
     @property
     def are_plain(self) -> bool:
@@ -221,6 +218,11 @@ class Subscriptions:
             del self._groups[subscription.group]
             if group in self._index:
                 self._index.remove(group)
+
+
+def work_of_filters(filters: int, characters: int) -> int:
+    """How much work filters are that may look through texts of so many characters."""
+    return filters * (1 + characters // _SHORT) // _FILTERS_PER_WORK
 
 
 def _one_each(found: Sequence[ClientSubscription]) -> tuple[ClientSubscription, ...] | None:

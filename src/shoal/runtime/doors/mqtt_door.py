@@ -18,6 +18,7 @@ from socket import SO_KEEPALIVE, SOL_SOCKET
 from shoal.broker.custody import Custody, is_assured
 from shoal.broker.effects import Deliver, Requested
 from shoal.broker.messages import Message, Publish, Subscribe
+from shoal.matching.filed.filters import longest_text
 from shoal.model import Attributes, BrokerId, ClientId, Publication, SubscriptionId
 from shoal.mqtt.access import Admission, Credentials
 from shoal.mqtt.broker_clients import BrokerClients
@@ -28,6 +29,7 @@ from shoal.mqtt.door.repeats import Repeats, UnorderedRepeats
 from shoal.mqtt.federation.moving import Servers
 from shoal.mqtt.limits import Limits
 from shoal.mqtt.sessions.delivering.outgoing import ClientConnection
+from shoal.mqtt.sessions.subscriptions import work_of_filters
 from shoal.runtime.addresses import Address
 from shoal.runtime.doors.asking import Asking
 from shoal.runtime.doors.entry.audit import Audit
@@ -378,8 +380,8 @@ class MqttDoor:
         topic = attributes.get(TOPIC_ATTRIBUTE)
         if not isinstance(topic, str):
             return 0
-        characters = max(len(each) for each in attributes.values() if type(each) is str)
-        return WORK_US * self.clients.subscriptions.work_of(topic, characters)
+        work, filters = self.clients.subscriptions.work_of(topic)
+        return WORK_US * (work + work_of_filters(filters, longest_text(attributes)))
 
     def notify(self, message: Message) -> None:
         """What a broker tells a client's library; the door's own clients need not know."""

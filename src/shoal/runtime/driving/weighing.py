@@ -8,12 +8,12 @@ enough for a turn.  To weigh a publication takes about as long as to match it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 
 from shoal.broker.effects import Received, Requested
 from shoal.broker.machine import Broker
 from shoal.broker.messages import Carrier, Publish
-from shoal.model import Attributes
+from shoal.model import Attributes, Publication
 from shoal.runtime.driving.clock import Clock
 
 # How long a broker handles what has come before others have their turn: it ends with what is being
@@ -26,6 +26,9 @@ EACH_US = 1
 # A piece that is not weighed takes no longer, and has at least so many publications.
 PIECE_US = 4 * TURN_US
 PIECE_LEAST = 8
+# Where a subscription looks through a text, so many bytes take as long as all else; texts that are
+# looked through have at most so many.
+SHORT, LONGEST = 512, 65_536
 
 
 class Weighing:
@@ -45,7 +48,7 @@ class Weighing:
             if not isinstance(message, Carrier):
                 return (input,)
             carried = message.publications
-            at = self._enough(len(carried), (each.publication.attributes for each in carried))
+            at = self._enough([each.publication for each in carried])
             if at == len(carried):
                 return (input,)
             return (
@@ -56,7 +59,7 @@ class Weighing:
         if type(input.request) is not Publish:
             return (input,)
         published = input.request.publications
-        at = self._enough(len(published), (each.attributes for each in published))
+        at = self._enough(published)
         if at == len(published):
             return (input,)
         return (
@@ -64,21 +67,38 @@ class Weighing:
             Requested(input.client, Publish(published[at:])),
         )
 
-    def _enough(self, count: int, publications: Iterable[Attributes]) -> int:
-        """How many of so many publications are enough."""
+    def _enough(self, publications: Sequence[Publication]) -> int:
+        """How many of the publications are enough."""
+        count = len(publications)
         if count < 2:
             return count
         strategy = self._machine.strategy
         most = len(strategy.searched) + sum(size() for size, _ in self.takers)
         worst_us = LEAST_US + EACH_US * most
         if worst_us * PIECE_LEAST <= PIECE_US:
-            return min(count, PIECE_US // worst_us)
+            if max(len(each.body) for each in publications) < SHORT:
+                return min(count, PIECE_US // worst_us)
+            return _enough_of_long(publications, most)
         end_us = self._clock.now_us() + TURN_US
         left_us = TURN_US
-        for number, attributes in enumerate(publications, 1):
+        for number, each in enumerate(publications, 1):
+            attributes = each.attributes
             left_us -= LEAST_US + EACH_US * strategy.work_of(attributes)
             left_us -= sum(takes_us(attributes) for _, takes_us in self.takers)
             # To weigh one may take long by itself.
             if left_us <= 0 or self._clock.now_us() >= end_us:
                 return number
         return count
+
+
+def _enough_of_long(publications: Sequence[Publication], most: int) -> int:
+    """How many are enough for a piece if each of so many subscriptions looks through their texts.
+
+    A text is in the body, too.
+    """
+    left_us = PIECE_US
+    for number, each in enumerate(publications):
+        left_us -= LEAST_US + EACH_US * most * (1 + min(len(each.body), LONGEST) // SHORT)
+        if left_us < 0:
+            return max(1, number)
+    return len(publications)
