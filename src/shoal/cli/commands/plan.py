@@ -28,7 +28,7 @@ from shoal.overlays.registry import SYSTEMS
 
 if TYPE_CHECKING:
     from shoal.model import BrokerId
-    from shoal.overlays.dynatops.planning.advising.advice import Survey
+    from shoal.overlays.dynatops.planning.advising.survey import Survey
 
 TOPIC_TREES = ("dynatops", "bayeux", "geops")
 PLANNERS = {name: each.planner for name, each in SYSTEMS.items() if each.planner is not None}
@@ -243,8 +243,8 @@ def _toml(key: str, value: object) -> str:
 
 def _advise(survey: Survey, pinned: frozenset[BrokerId], options: TopicOptions) -> None:
     from shoal.cli.support.topic_plans import as_orders, in_words
-    from shoal.overlays.dynatops.planning.advising.advice import Wishes as TopicWishes
     from shoal.overlays.dynatops.planning.advising.advice import advise
+    from shoal.overlays.dynatops.planning.advising.survey import Wishes as TopicWishes
 
     found = advise(
         survey,

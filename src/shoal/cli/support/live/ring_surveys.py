@@ -13,7 +13,7 @@ from shoal.cli.support.live.subscriptions import ask_subscriptions
 from shoal.cli.support.surveys import read_amounts
 from shoal.matching.topics.filters import topic_matches
 from shoal.model import BrokerId
-from shoal.overlays.dynatops.planning.advising.advice import Broker, Client, Survey
+from shoal.overlays.dynatops.planning.advising.survey import Broker, Client, Survey
 
 if TYPE_CHECKING:
     from shoal.runtime.network_file import Network

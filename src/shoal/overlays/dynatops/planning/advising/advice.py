@@ -4,6 +4,7 @@ First users move, then brokers change places, as what brokers want decides where
 Gains and prices are messages over a period; a hop of a publication to a subscribing broker counts
 beside them by `delay_weight`, as in Eq. 5.
 
+>>> from shoal.overlays.dynatops.planning.advising.survey import Broker, Client
 >>> brokers = [Broker(name) for name in ("A", "B", "C", "D")]
 >>> users = {f"u{n}": Client("ABCD"[n % 4], ("news", "sport")[n % 2 : n % 2 + 1]) for n in range(8)}
 >>> found = advise(Survey(brokers, users, {"news": 1.0, "sport": 1.0}), Wishes())
@@ -31,6 +32,7 @@ from shoal.overlays.dynatops.planning.advising.prices import (
     no_prices,
     predicted_prices,
 )
+from shoal.overlays.dynatops.planning.advising.survey import Survey, Wishes
 from shoal.overlays.dynatops.planning.advising.swapping import (
     Rules,
     Search,
@@ -49,77 +51,10 @@ from shoal.overlays.dynatops.structures.structure import hash_of
 from shoal.overlays.dynatops.structures.systems import STRUCTURES
 from shoal.overlays.planning import PlanError
 
-Pair = tuple[BrokerId, BrokerId]
 SECONDS_PER_HOUR = 3600.0
 # All swaps are compared while this many topics at pairs of brokers are looked at for each: below a
 # second.
 _ALL_PAIRS = 20_000_000
-
-
-class Broker(msgspec.Struct, frozen=True):
-    """One broker.
-
-    position  where it stands; none: all stand in the order of the hashes of their names
-    region    it swaps with those of the same, and its users stay there
-    room      how many subscriptions of users it can hold
-    capacity  how many messages of publications a second it can handle
-    """
-
-    name: BrokerId
-    position: int | None = None
-    region: str = ""
-    room: float = math.inf
-    capacity: float = math.inf
-
-
-class Client(msgspec.Struct, frozen=True):
-    """A user: where it is, and what it wants."""
-
-    broker: BrokerId
-    topics: Sequence[str]
-
-
-class Survey(msgspec.Struct, frozen=True):
-    """What is known.
-
-    users        by name
-    rates        publications a second of each topic
-    round_trips  in ms between any two brokers, either way round; none: all brokers are as far apart
-    system       whose structure they stand on
-    """
-
-    brokers: Sequence[Broker]
-    users: Mapping[str, Client]
-    rates: Mapping[str, float]
-    round_trips: Mapping[Pair, float] = {}
-    system: str = "dynatops"
-
-
-class Wishes(msgspec.Struct, frozen=True, kw_only=True):
-    """What an operator wants of a plan.
-
-    hours         the period in which it must pay
-    most_swaps    so many swaps of brokers at most; none: any number
-    most_moves    so many moves of users
-    least_gain    what each must save beyond its price, in messages over the period
-    pinned        brokers that stay where they stand
-    pinned_users  users that stay where they are
-    load_weight   w_l of section 4
-    delay_weight  w_d of Eq. 5
-    price         of swaps: messages as they are predicted, or the paper's bound, Eq. 7
-    gateways      also say what clusters of so many brokers would come to; 0: not
-    """
-
-    hours: float = 10.0
-    most_swaps: int | None = None
-    most_moves: int | None = None
-    least_gain: float = 0.0
-    pinned: frozenset[BrokerId] = frozenset()
-    pinned_users: frozenset[str] = frozenset()
-    load_weight: float = 1.0
-    delay_weight: float = 1.0
-    price: Literal["predicted", "bound"] = "predicted"
-    gateways: int = 0
 
 
 class State(msgspec.Struct, frozen=True):
