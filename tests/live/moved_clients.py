@@ -17,28 +17,43 @@ from shoal.client import Client
 from shoal.mqtt.connection.connecting import FOLLOW
 
 TOPIC = "load"
+# Where a client's last will goes, with its name behind it.
+WILLS = "wills/"
+# A client whose broker is killed is back before.
+WILL_DELAY_S = 30
 # Who has lost its broker tries the next one after this.
 PAUSE_S = 0.5
 
 
-def properties() -> Properties:
-    """What a client says when it connects: it follows, and its session outlives connections."""
+def properties(*, follows: bool) -> Properties:
+    """What a client says when it connects; its session outlives connections."""
     said = Properties(PacketTypes.CONNECT)
-    said.SessionExpiryInterval = 600
-    said.UserProperty = [(FOLLOW, "")]
+    said.SessionExpiryInterval = 3_600
+    if follows:
+        said.UserProperty = [(FOLLOW, "")]
+    return said
+
+
+def will_properties() -> Properties:
+    said = Properties(PacketTypes.WILLMESSAGE)
+    said.WillDelayInterval = WILL_DELAY_S
     return said
 
 
 class Paho:
     """paho-mqtt, which connects again by itself; told where to go, there."""
 
-    def __init__(self, name: str, servers: list[str]) -> None:
+    def __init__(
+        self, name: str, servers: list[str], topic: str = TOPIC, *, follows: bool = True
+    ) -> None:
         self.name, self.taken, self.moved = name, list[bytes](), 0
         self.is_subscribed = False
+        self._topic, self._follows = topic, follows
         self._servers, self._next = servers, 0
         self._client = client = paho.Client(
             CallbackAPIVersion.VERSION2, client_id=name, protocol=paho.MQTTv5
         )
+        client.will_set(WILLS + name, b"gone", 1, properties=will_properties())
         client.reconnect_delay_set(1, 1)
         client.on_connect = self._on_connect
         client.on_subscribe = self._on_subscribe
@@ -58,12 +73,16 @@ class Paho:
     def _go_to(self, server: str) -> None:
         host, _, port = server.rpartition(":")
         self._client.connect_async(
-            host, int(port), keepalive=60, clean_start=False, properties=properties()
+            host,
+            int(port),
+            keepalive=60,
+            clean_start=False,
+            properties=properties(follows=self._follows),
         )
 
     def _on_connect(self, client: Any, data: Any, flags: Any, code: Any, said: Any) -> None:
         if not code.is_failure and not flags.session_present:
-            client.subscribe(TOPIC, qos=2)
+            client.subscribe(self._topic, qos=2)
 
     def _on_subscribe(self, *_: Any) -> None:
         self.is_subscribed = True
@@ -93,9 +112,12 @@ class Aiomqtt:
     It forgets then what it has of QoS 2, so this one subscribes at QoS 1.
     """
 
-    def __init__(self, name: str, servers: list[str]) -> None:
+    def __init__(
+        self, name: str, servers: list[str], topic: str = TOPIC, *, follows: bool = True
+    ) -> None:
         self.name, self.taken, self.moved = name, list[bytes](), 0
         self.is_subscribed = False
+        self._topic, self._follows = topic, follows
         self._servers = servers
 
     async def __aenter__(self) -> Aiomqtt:
@@ -116,14 +138,15 @@ class Aiomqtt:
                 identifier=self.name,
                 protocol=aiomqtt.ProtocolVersion.V5,
                 clean_start=False,
-                properties=properties(),
+                properties=properties(follows=self._follows),
+                will=aiomqtt.Will(WILLS + self.name, b"gone", 1, properties=will_properties()),
             )
             sent_to: list[str] = []
             _note_server(client, sent_to.append)
             with suppress(aiomqtt.MqttError):
                 async with client:
                     if not self.is_subscribed:
-                        await client.subscribe(TOPIC, qos=1)
+                        await client.subscribe(self._topic, qos=1)
                         self.is_subscribed = True
                     async for message in client.messages:
                         self._take(message)
@@ -160,10 +183,13 @@ def _note_server(client: aiomqtt.Client, note: Callable[[str], None]) -> None:
 class Own:
     """shoal.Client."""
 
-    def __init__(self, name: str, servers: list[str]) -> None:
+    def __init__(
+        self, name: str, servers: list[str], topic: str = TOPIC, *, follows: bool = True
+    ) -> None:
         self.name, self.taken = name, list[bytes]()
         self.is_subscribed = False
-        self._client = Client(servers[0], name)
+        self._topic = topic
+        self._client = Client(servers[0], name, follow=follows)
 
     @property
     def moved(self) -> int:
@@ -182,7 +208,7 @@ class Own:
         await self._client.__aexit__(None, None, None)
 
     async def _run(self) -> None:
-        async with self._client.subscribe(TOPIC, qos=2) as messages:
+        async with self._client.subscribe(self._topic, qos=2) as messages:
             self.is_subscribed = True
             async for message in messages:
                 self.taken.append(message.payload)

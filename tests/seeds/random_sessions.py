@@ -47,6 +47,7 @@ from shoal.mqtt.codec.packets import (
     Suback,
     Subscribe,
     SubscriptionRequest,
+    Unsubscribe,
 )
 from shoal.mqtt.codec.properties import Properties
 from shoal.mqtt.connection.effects import Ask, ClientEffect, Write
@@ -376,6 +377,20 @@ class Subscriber(Person):
             client.send(packet)
 
 
+class Dabbler(Subscriber):
+    """Now and then wants everything, and then nothing any more: what others want is covered."""
+
+    def look(self) -> None:
+        super().look()
+        client = self.client
+        if self.is_in and client is not None and not client.closed:
+            match self.network.random.randrange(4):
+                case 0:
+                    client.send(Subscribe(2, (SubscriptionRequest("#", 1),)))
+                case 1:
+                    client.send(Unsubscribe(3, ("#",)))
+
+
 class Publisher(Person):
     """Publishes, and sends again what was not acknowledged when it was cut off."""
 
@@ -431,13 +446,16 @@ RESTLESS = (20, 30, 15, 25, 1, 15, 2, 5, 8)
 class Life:
     """Some subscribers that go about, publishers that stay, and brokers that are killed."""
 
-    def __init__(self, seed: int, moves: Sequence[float] = MOVES, more: int = 0) -> None:
+    def __init__(
+        self, seed: int, moves: Sequence[float] = MOVES, more: int = 0, dabblers: int = 0
+    ) -> None:
         self.random = random = Random(seed)
         self.moves = moves
         self.network = Network(random, random.randint(2, 4) + more)
         self.subscribers = [Subscriber(self.network, f"s{n}") for n in range(2)]
         # Of what comes to a group each gets a part.
         self.workers = [Subscriber(self.network, f"w{n}", "$share/g/a") for n in range(2)]
+        self.dabblers = [Dabbler(self.network, f"d{n}", "#") for n in range(dabblers)]
         self.publishers = [
             Publisher(self.network, f"p{n}", name) for n, name in enumerate(self.network.names)
         ]
@@ -456,7 +474,7 @@ class Life:
 
     @property
     def roamers(self) -> list[Subscriber]:
-        return [*self.subscribers, *self.workers]
+        return [*self.subscribers, *self.workers, *self.dabblers]
 
     @property
     def people(self) -> list[Person]:
@@ -590,9 +608,9 @@ class Life:
             assert not twice, f"{subscriber.name} got twice {twice}"
 
 
-def play(seed: int, moves: Sequence[float] = MOVES, more: int = 0) -> Life:
+def play(seed: int, moves: Sequence[float] = MOVES, more: int = 0, dabblers: int = 0) -> Life:
     """A random life of two to four brokers, or more; AssertionError when a promise is broken."""
-    life = Life(seed, moves, more)
+    life = Life(seed, moves, more, dabblers)
     life.play()
     life.end()
     life.check()

@@ -24,6 +24,11 @@ def test_more_brokers(seed: int) -> None:
     play(seed, more=3)
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_what_others_want_is_covered_now_and_then(seed: int) -> None:
+    play(seed, dabblers=3)
+
+
 def test_every_broker_knows_where_a_session_stays() -> None:
     """The broker had asked for it meanwhile, and was not believed with an older word."""
     life = Life(566, RESTLESS)
@@ -36,6 +41,12 @@ def test_every_broker_knows_where_a_session_stays() -> None:
 @pytest.mark.parametrize("seed", range(1_000, 1_500))
 def test_clients_that_hardly_stay_at_length(seed: int) -> None:
     play(seed, RESTLESS)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(1_000, 1_300))
+def test_what_others_want_is_covered_now_and_then_at_length(seed: int) -> None:
+    play(seed, dabblers=3)
 
 
 @pytest.mark.soak

@@ -456,7 +456,7 @@ class BrokerClients:
         if is_ready and self.journal is not None:
             self.journal.linked(neighbour)
         if self.federation is not None:
-            self.federation.joining.linked(neighbour, is_ready, now_us)
+            self.federation.linked(neighbour, is_ready, now_us)
 
     def when_known(self, answer: Callable[[int], None], now_us: int) -> None:
         """Answer when what clients have subscribed to so far is known to every broker."""

@@ -158,7 +158,7 @@ def test_a_client_that_had_many_subscriptions_goes_bit_by_bit() -> None:
         assert calls.count < MOST_CALLS
         assert house.clients.subscriptions.count < before
     assert house.clients.backlog.bytes == 0
-    assert sorted(each for each, _ in house.clients.door._subscriptions) == ["2999/#", "7/#"]
+    assert sorted(each for each, _ in house.clients.door.asking) == ["2999/#", "7/#"]
 
 
 @pytest.mark.parametrize("is_networked", [False, True])

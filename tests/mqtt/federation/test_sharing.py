@@ -228,7 +228,7 @@ def test_groups_that_nobody_is_in_are_forgotten(network: Network) -> None:
     network.after(30)
     for broker in BROKERS:
         assert not network[broker].clients.federation.sharing._counts
-        assert not network[broker].clients.door._subscriptions
+        assert not list(network[broker].clients.door.asking)
 
 
 def test_who_has_said_that_nobody_is_connected_says_so_again(network: Network) -> None:

@@ -58,6 +58,7 @@ from shoal.mqtt.content import (
     attributes_of,
     level_attribute,
 )
+from shoal.mqtt.door.asking import Asking
 from shoal.mqtt.door.owed import Owed
 from shoal.mqtt.messages import Message
 
@@ -121,13 +122,14 @@ class Door:
         self._requests: list[Requested] = []
         self._batch: list[Publication] = []
         self._batch_bytes = 0
-        # How many subscriptions of clients a subscription of the door stands for.
-        self._subscriptions: dict[tuple[str, Filter], tuple[SubscriptionId, int]] = {}
+        self.asking = Asking(self._subscribe, self._unsubscribe)
         # Those that the machine is not done with, a publication may still miss them; how often each
         # was asked for since.
         self.unsettled: dict[SubscriptionId, int] = {}
         # How often it has subscribed: what it had asked for already costs nobody anything.
         self.asked = 0
+        # Marks that were sent before this say nothing any more.
+        self._forgotten = 0
         self._sequence = started_us
         self._advertised: dict[ClientId, tuple[Filter, ...]] = {}
         self._recent: dict[tuple[ClientId, int], Message] = {}
@@ -156,29 +158,29 @@ class Door:
 
     def added(self, topics: str, content: Filter) -> None:
         """A client subscribed; what the door has already asked for is not asked again."""
-        key = (topics, content)
-        known = self._subscriptions.get(key)
-        if known is None:
-            asked = self._subscription(_digest(*key), network_filter(*key))
-            self._subscriptions[key] = (asked.id, 1)
-            self._ask(self.client, Subscribe(asked))
-        else:
-            self._subscriptions[key] = (known[0], known[1] + 1)
+        self.asking.added(topics, content)
 
     def removed(self, topics: str, content: Filter) -> None:
         """A client's subscription is gone."""
-        key = (topics, content)
-        subscription_id, count = self._subscriptions[key]
-        if count > 1:
-            self._subscriptions[key] = (subscription_id, count - 1)
-        else:
-            del self._subscriptions[key]
-            self._ask(self.client, Unsubscribe(subscription_id))
+        self.asking.removed(topics, content)
 
     def asked_for(self, topics: str, content: Filter) -> SubscriptionId | None:
-        """Its subscription that stands for what a client asked for; None if there is none."""
-        known = self._subscriptions.get((topics, content))
-        return None if known is None else known[0]
+        """Its subscription that stands for what a client asked for; None if there is none.
+
+        With `asking.ask_for_all` there is one for each.
+        """
+        key = (topics, content)
+        return self._id(_digest(*key)) if key in self.asking else None
+
+    def is_known(self, marked: int) -> None:
+        """Every broker knows what had been asked for up to this number."""
+        if marked >= self._forgotten:
+            self.asking.known = max(self.asking.known, marked)
+
+    def forget_known(self) -> None:
+        """Brokers have come, or gone for a time: who knows what is to be asked again."""
+        self.asked += 1
+        self._forgotten, self.asking.known = self.asked, 0
 
     def say(self, request: Request) -> None:
         """Tell the machine something about clients, behind what was asked for before."""
@@ -340,10 +342,22 @@ class Door:
         self._end_batch()
         self._requests.append(Requested(client, request))
 
+    def _subscribe(self, topics: str, content: Filter) -> int:
+        name = _digest(topics, content)
+        asked = self._subscription(name, network_filter(topics, content))
+        self._ask(self.client, Subscribe(asked))
+        return self.asked
+
+    def _unsubscribe(self, topics: str, content: Filter) -> None:
+        self._ask(self.client, Unsubscribe(self._id(_digest(topics, content))))
+
+    def _id(self, name: str) -> SubscriptionId:
+        return f"{self.client}/{name}"
+
     def _subscription(self, name: str, filter: Filter) -> Subscription:
         # What the broker asked for before it was killed has the same name when it asks again: what
         # others still have of it means the same.
-        id = f"{self.client}/{name}"
+        id = self._id(name)
         self.asked += 1
         self.unsettled[id] = self.unsettled.get(id, 0) + 1
         return Subscription(id=id, client=self.client, filter=filter)

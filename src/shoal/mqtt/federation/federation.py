@@ -48,6 +48,10 @@ from shoal.mqtt.sessions.subscriptions import Subscriptions
 from shoal.mqtt.sessions.wishes import WISHES_TIMER, Wishes
 from shoal.mqtt.timers import Timers
 
+UNCOVERING_TIMER = "uncovering"
+# Between two portions of what a subscription covered that nobody wants any more.
+UNCOVERING_PAUSE_US = 10_000
+
 
 class Federation:
     """One broker's part.  `deliver` gives a message to a member of a group here.
@@ -73,6 +77,8 @@ class Federation:
     ) -> None:
         # A session is known everywhere before anything can be acknowledged into it.
         self._spreading = Granting(broker_id, door, None, self._tell_all)
+        self._door, self._timers = door, timers
+        door.asking.at_leaving = lambda: timers.set((UNCOVERING_TIMER, ()), 0)
         self.roaming = Roaming(
             broker_id, sessions, subscriptions, problems, door, timers, self._spreading
         )
@@ -113,6 +119,20 @@ class Federation:
         self.sharing.tell_changes(now_us)
         self.granting.owe(answer, now_us)
 
+    def linked(self, neighbour: BrokerId, is_ready: bool, now_us: int) -> None:
+        """A link can carry publications now, or was given up, and the network fell in two."""
+        self._door.forget_known()
+        self.joining.linked(neighbour, is_ready, now_us)
+
+    def _take_leave(self, now_us: int) -> None:
+        """What covers others and is wanted no more goes when every broker knows of those."""
+        asking = self._door.asking
+        leaving = asking.take_leave()
+        if leaving is None:
+            self._timers.set((UNCOVERING_TIMER, ()), now_us + UNCOVERING_PAUSE_US)
+        elif leaving:
+            self._spreading.owe(lambda now_us: asking.left(leaving), now_us)
+
     def due(self, kind: str, about: object, now_us: int) -> None:
         """A timer of one of the parts."""
         match about:
@@ -126,6 +146,8 @@ class Federation:
                 self.crowding.due(now_us)
             case () if kind == TELLING_TIMER:
                 self.roaming.telling.flush(now_us)
+            case () if kind == UNCOVERING_TIMER:
+                self._take_leave(now_us)
             case () if kind == MOVING_TIMER:
                 self.moving.due(now_us)
             case () if kind == WISHES_TIMER:
@@ -142,6 +164,8 @@ class Federation:
             return
         if isinstance(control, Hello | Here):
             self.roaming.met(control)
+        if isinstance(control, Hello | Rejoined):
+            self._door.forget_known()
         if isinstance(control, Members | Shared | Took):
             self.sharing.hear(control, now_us)
         elif isinstance(control, Hello | Rejoined | Here | Tell | Kept | Told):

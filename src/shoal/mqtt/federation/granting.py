@@ -4,8 +4,8 @@ A mark follows what the door has asked for, to every other door.  Where subscrip
 links it is behind them on each, so when it is settled they are known wherever there is somebody;
 where they are stored elsewhere, the machine itself is not done with them until they are.  With both
 the SUBACK is sent.  One mark is under way at a time: subscriptions made meanwhile share the next.
-Where brokers are away or slow a client does not wait for ever.  What the door had asked for already
-is known everywhere, and costs no mark.
+Where brokers are away or slow a client does not wait for ever.  What the door had asked for before
+is known everywhere, and costs no mark; so is what that covers (see `door.asking`).
 """
 
 from __future__ import annotations
@@ -88,6 +88,7 @@ class Granting:
             if self._timers is not None:
                 self._timers.cancel((GRANTING_TIMER, 0))
             self._known = self._marked
+            self._door.is_known(self._marked)
             self._answer(self._now_us)
 
     def due(self, now_us: int) -> None:

@@ -40,6 +40,7 @@ class Wishes:
 
     def begin(self) -> None:
         """The system asks: it is told of all that are here, and of what changes from now on."""
+        self._door.asking.ask_for_all()
         self._subscriptions.at_wish = self._has_changed
         for session in self._sessions:
             self._has_changed(session)

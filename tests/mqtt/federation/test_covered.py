@@ -1,0 +1,361 @@
+"""What a client asks for and another subscription of its broker covers: at once, for nothing."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from random import Random
+
+import pytest
+
+from shoal.broker.messages import Subscribe as Ask
+from shoal.broker.messages import Unsubscribe as TakeBack
+from shoal.language import parse
+from shoal.matching.topics.filters import topic_matches
+from shoal.model import EVERYTHING
+from shoal.mqtt.codec.packets import Publish, Suback, Unsubscribe
+from shoal.mqtt.door.asking import MOST_AT_ONCE, Asking
+from shoal.mqtt.federation.federation import UNCOVERING_PAUSE_US
+from tests.mqtt.federation.test_granting import ask, ids, settle
+from tests.mqtt.house import Client
+from tests.mqtt.network_house import Network
+
+
+def of_three() -> Network:
+    network = Network("B1", "B2", "B3")
+    network.after(15)
+    return network
+
+
+@pytest.mark.parametrize(
+    ("coverer", "covered"),
+    [
+        ("#", "a/b"),
+        ("#", "a/#"),
+        ("+/#", "a"),
+        ("a/#", "a"),
+        ("a/#", "a/+/c"),
+        ("a/+", "a/b"),
+        ("a/+/c/#", "a/b/c"),
+        ("a", "a?x > 1"),
+        ("a/#?x > 1", "a/b?x > 1"),
+        ("$own/#", "$own/a"),
+    ],
+)
+def test_it_costs_nothing(coverer: str, covered: str) -> None:
+    network = of_three()
+    site = network["B1"]
+    site.connect("wide").subscribe(coverer)
+    client = site.connect("c")
+    network.carried = 0
+    network.is_settling = False
+    ask(client, 1, covered)
+    assert ids(client) == [1]
+    assert network.carried == 0
+    topic = covered.partition("?")[0].replace("+", "b").replace("/#", "")
+    network["B3"].connect("p").send(Publish(topic, b'{"x": 2}', 1, packet_id=1))
+    assert client.take_payloads() == [b'{"x": 2}']
+
+
+@pytest.mark.parametrize(
+    ("other", "asked"),
+    [
+        ("a/+", "a"),
+        ("a/+", "a/#"),
+        ("a/#", "ab"),
+        ("a/+", "+/+"),
+        ("#", "$own/a"),
+        ("+/a", "$own/a"),
+        ("a/b", "a/+"),
+        ("a?x > 1", "a"),
+        ("a?x > 1", "a?x > 0"),
+        ("$share/g/#", "a"),
+    ],
+)
+def test_what_is_not_covered_is_asked_for(other: str, asked: str) -> None:
+    network = of_three()
+    site = network["B1"]
+    site.connect("other").subscribe(other)
+    client = site.connect("c")
+    network.is_settling = False
+    ask(client, 1, asked)
+    assert ids(client) == []
+    settle(network)
+    assert ids(client) == [1]
+
+
+def test_only_what_every_broker_has_heard_of_covers() -> None:
+    network = of_three()
+    site = network["B1"]
+    wide, client = site.connect("wide"), site.connect("c")
+    network.is_settling = False
+    ask(wide, 1, "#")
+    ask(client, 1, "a")
+    network.after(2.1)  # and then nobody waits any longer
+    assert ids(wide) == [1]
+    ask(client, 2, "b")
+    assert [each for each, _ in site.clients.door.asking] == ["#", "a", "b"]
+    settle(network)
+    network.after(2.1)
+    settle(network)
+    assert ids(client) == [1, 2]
+    ask(client, 3, "d")
+    settle(network)
+    assert ids(client) == [3]
+    network.carried = 0
+    ask(client, 4, "e")
+    assert network.carried == 0
+    assert ids(client) == [4]
+
+
+def test_a_broker_that_comes_or_a_link_is_heard_before_anything_covers_again() -> None:
+    for is_link in (False, True):
+        network = of_three()
+        site, last = network["B1"], network["B3"]
+        site.connect("wide").subscribe("#")
+        if is_link:
+            site.clients.linked("B2", True, site.now_us)
+        else:
+            assert last.clients.federation is not None
+            last.clients.federation.joining.join(last.now_us)
+        network.after(1)
+        network.is_settling = False
+        client = site.connect("c")
+        ask(client, 1, "a")
+        assert ids(client) == []
+        settle(network)
+        assert ids(client) == [1]
+
+
+def requests(asking: Asking, said: list[str]) -> list[str]:
+    taken, said[:] = list(said), []
+    return taken
+
+
+def asking_and_said() -> tuple[Asking, list[str]]:
+    said: list[str] = []
+
+    def ask_for(topics: str, content: object) -> int:
+        said.append(f"+{topics}")
+        return 1
+
+    asking = Asking(ask_for, lambda topics, content: said.append(f"-{topics}"))
+    asking.at_leaving = lambda: said.append("later")
+    return asking, said
+
+
+def test_the_coverer_stays_until_all_know_what_was_under_it() -> None:
+    network = of_three()
+    site = network["B1"]
+    wide, client = site.connect("wide"), site.connect("c")
+    wide.subscribe("#")
+    client.subscribe("a")
+    network.is_settling = network.is_storing = False
+    wide.send(Unsubscribe(2, ("#",)))
+    network.after(0.1)
+    rows = network["B3"].machine.strategy.tables.subscriptions.values()
+
+    def known() -> set[str]:
+        own = [row.subscription for row in rows if row.subscription.client == "$mqtt/B1"]
+        return {str(each.filter) for each in own if "'$to'" not in str(each.filter)}
+
+    assert len(known()) == 2
+    settle(network)
+    assert len(known()) == 2  # it is not stored
+    for each in site.unstored:
+        site.store(each)
+    assert len(known()) == 1
+    network["B3"].connect("p").send(Publish("a", b"1", 1, packet_id=1))
+    assert client.take_payloads() == [b"1"]
+
+
+def test_who_is_wanted_again_stays_and_earlier_words_say_nothing_of_later_ones() -> None:
+    asking, said = asking_and_said()
+    asking.added("#", EVERYTHING)
+    asking.known = 1
+    asking.added("a", EVERYTHING)
+    asking.removed("#", EVERYTHING)
+    assert requests(asking, said) == ["+#", "later"]
+    first = asking.take_leave()
+    assert requests(asking, said) == ["+a"]
+    asking.added("#", EVERYTHING)
+    asking.added("b", EVERYTHING)
+    asking.removed("#", EVERYTHING)
+    second = asking.take_leave()
+    assert requests(asking, said) == ["later", "+b"]
+    assert first is not None
+    assert second is not None
+    asking.left(first)
+    assert requests(asking, said) == []
+    asking.left(second)
+    asking.left(second)
+    assert requests(asking, said) == ["-#"]
+
+
+def test_what_nobody_wants_covers_nothing_new_and_another_may_cover_what_was_under_it() -> None:
+    asking, said = asking_and_said()
+    asking.added("a/#", EVERYTHING)
+    asking.added("+/b", parse("x > 1"))
+    asking.known = 1
+    asking.added("a/b", parse("x > 1"))
+    asking.removed("a/#", EVERYTHING)
+    asking.added("a/c", EVERYTHING)
+    assert requests(asking, said) == ["+a/#", "++/b", "later", "+a/c"]
+    leaving = asking.take_leave()
+    assert leaving is not None
+    asking.left(leaving)
+    assert requests(asking, said) == ["-a/#"]
+    asking.removed("a/b", parse("x > 1"))
+    asking.removed("+/b", parse("x > 1"))
+    assert requests(asking, said) == ["-+/b"]
+
+
+def test_many_are_asked_for_bit_by_bit() -> None:
+    network = of_three()
+    site = network["B1"]
+    wide, client = site.connect("wide"), site.connect("c")
+    wide.subscribe("#")
+    for number in range(3 * MOST_AT_ONCE):
+        client.subscribe(f"t/{number}")
+    before = network["B1"].clients.door.asked
+    wide.lose()
+    asked = []
+    while ("#", EVERYTHING) in site.clients.door.asking:
+        asked.append(site.clients.door.asked - before)
+        network.after(UNCOVERING_PAUSE_US / 1_000_000)
+    steps = {later - earlier for earlier, later in pairwise(asked)}
+    assert steps <= {0, MOST_AT_ONCE, 2 * MOST_AT_ONCE}
+    assert asked[0] <= 2 * MOST_AT_ONCE
+    assert site.clients.door.asked - before == 3 * MOST_AT_ONCE
+
+
+def test_where_somebody_counts_each_is_asked_for() -> None:
+    asking, said = asking_and_said()
+    asking.added("#", EVERYTHING)
+    asking.known = 1
+    asking.added("a", EVERYTHING)
+    asking.ask_for_all()
+    asking.added("b", EVERYTHING)
+    assert requests(asking, said) == ["+#", "+a", "+b"]
+
+
+FILTERS = ("#", "a/#", "+/b", "a/b", "a/+", "b", "+", "a/b/#", "a/c", "a/b?x > 1", "a/#?x > 1")
+TOPICS = ("a", "a/b", "a/c", "b", "c/b", "a/b/c")
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_whatever_comes_and_goes_what_is_granted_comes(seed: int) -> None:
+    """A mark is settled, and a subscription stored, when all that was said before has come."""
+    chance = Random(seed)
+    network = Network("B1", "B2", "B3", tree=[("B1", "B2"), ("B2", "B3")])
+    network.after(15)
+    clients = [network[f"B{1 + number % 3}"].connect(f"c{number}") for number in range(6)]
+    publishers = [network[name].connect(f"p{name}") for name in ("B1", "B2", "B3")]
+    granted: dict[Client, set[str]] = {each: set() for each in clients}
+    pending: dict[Client, dict[int, str]] = {each: {} for each in clients}
+    # By which of its filters a client is to get what was published.
+    expected: dict[Client, dict[bytes, set[str]]] = {each: {} for each in clients}
+    taken: dict[Client, list[bytes]] = {each: [] for each in clients}
+    network.is_slow, network.is_settling, network.is_storing = True, False, False
+
+    def look() -> None:
+        for client in clients:
+            for packet in client.take():
+                if isinstance(packet, Suback):
+                    text = pending[client].pop(packet.packet_id, None)
+                    if text is not None:
+                        granted[client].add(text)
+                elif isinstance(packet, Publish):
+                    taken[client].append(packet.payload)
+
+    for number in range(1, 200):
+        client = chance.choice(clients)
+        match chance.choice(("ask", "ask", "leave", "publish", "publish", "step", "settle")):
+            case "ask":
+                text = chance.choice(FILTERS)
+                if text not in pending[client].values():
+                    pending[client][number] = text
+                    ask(client, number, text)
+            case "leave":
+                text = chance.choice(FILTERS)
+                pending[client] = {n: t for n, t in pending[client].items() if t != text}
+                granted[client].discard(text)
+                for payload, filters in expected[client].items():
+                    if payload not in taken[client]:
+                        filters.discard(text)
+                client.send(Unsubscribe(number, (text,)))
+            case "publish":
+                look()
+                topic, payload = chance.choice(TOPICS), b'{"x": 2, "n": %d}' % number
+                for each in clients:
+                    expected[each][payload] = {
+                        text
+                        for text in granted[each]
+                        if topic_matches(text.partition("?")[0], topic)
+                    }
+                chance.choice(publishers).send(Publish(topic, payload, 0))
+            case "step":
+                for _ in range(chance.randrange(6)):
+                    network.step(chance)
+            case "settle":
+                network.after(0.02)
+                network.settle()
+                has_come = []
+                for site in network.sites.values():
+                    unstored, site.unstored = site.unstored, []
+                    publications, site.unsettled = site.unsettled, []
+                    has_come.append((site, unstored, publications))
+                for site, unstored, publications in has_come:
+                    for each in unstored:
+                        site.store(each)
+                    site.settle(publications)
+        look()
+    network.settle()
+    look()
+    for client in clients:
+        wanted = [payload for payload, filters in expected[client].items() if filters]
+        lost = [each for each in wanted if each not in taken[client]]
+        assert not lost, f"{client} lost {lost}"
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_in_whatever_order_there_is_no_moment_without(seed: int) -> None:
+    """What a door has asked for and not taken back covers all that its clients want."""
+    chance = Random(seed)
+    network = of_three()
+    door = network["B1"].clients.door
+    held: set[str] = set()
+    for request in door.take():
+        assert not isinstance(request.request, Ask | TakeBack)
+    wanted: list[str] = []
+    plain = [each for each in FILTERS if "?" not in each]
+    for _ in range(2_000):
+        text = chance.choice(plain)
+        match chance.choice(("add", "remove", "know", "leave")):
+            case "add":
+                door.added(text, EVERYTHING)
+                wanted.append(text)
+            case "remove" if text in wanted:
+                door.removed(text, EVERYTHING)
+                wanted.remove(text)
+            case "know":
+                door.is_known(door.asked)
+            case "leave":
+                leaving = door.asking.take_leave()
+                if leaving and chance.random() < 0.5:
+                    door.asking.left(leaving)
+        for request in door.take():
+            if isinstance(request.request, Ask):
+                held.add(request.request.subscription.id)
+            elif isinstance(request.request, TakeBack):
+                held.remove(request.request.subscription_id)
+        by_id = {door.asked_for(each, EVERYTHING): each for each in plain}
+        there = [by_id[each] for each in held if each in by_id]
+        for topic in TOPICS:
+            if any(topic_matches(each, topic) for each in wanted):
+                assert any(topic_matches(each, topic) for each in there), (topic, wanted, there)
+    for text in wanted:
+        door.removed(text, EVERYTHING)
+    leaving = door.asking.take_leave()
+    assert leaving is not None
+    door.asking.left(leaving)
+    assert not list(door.asking)
