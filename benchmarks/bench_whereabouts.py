@@ -6,7 +6,8 @@ at a time and a second apart, but for those "at once", which are 100 at one brok
 the same costs where one broker of an earlier version is among them, so that all are told of all,
 one by one.  Each publication of the brokers' MQTT sides counts on each link that it goes over.
 Prints the medians, and the ratio.  "Join" is a broker that begins, and has missed all, with 1,000
-kept sessions in the network.
+kept sessions in the network.  Then what a SUBACK costs in the tree, where the door asks for all
+that its clients do, and where it does not ask for what is covered already.
 """
 
 from __future__ import annotations
@@ -20,9 +21,11 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from tests.mqtt.house import Client
 from tests.mqtt.network_house import Network
 
 from shoal.mqtt.broker_clients import BrokerClients
+from shoal.mqtt.codec.packets import Subscribe, SubscriptionRequest, Unsubscribe
 from shoal.mqtt.codec.properties import Properties
 from shoal.mqtt.federation import joining
 from shoal.mqtt.federation.controls import FEATURES
@@ -119,13 +122,60 @@ class Costs:
         yield "connect after it", median([self.of(lambda n=n: go(n, n), 0.2) for n in places])
 
 
+def subscribing(costs: Costs) -> Iterator[tuple[str, float]]:
+    """What SUBACKs cost at brokers by turns, and what it costs that a subscription goes."""
+    network, places = costs.network, costs.names[:: len(costs.names) // EVENTS]
+    clients = {name: network[name].connect(f"s{name}") for name in places}
+    wide = {name: network[name].connect(f"w{name}") for name in places}
+    network.after(1)
+
+    def each_asks(what: str, asking: dict[str, Client]) -> float:
+        return statistics.median(
+            [costs.of(lambda n=n: asking[n].subscribe(what.format(n=n))) for n in places]
+        )
+
+    def some_at_once(what: str) -> float:
+        def ask(name: str) -> None:
+            # While they come, messages are under way.
+            network.is_slow, network.is_settling = True, False
+            for number in range(EVENTS):
+                request = SubscriptionRequest(what.format(n=name, k=number))
+                clients[name].send(Subscribe(number + 1, (request,)))
+            network.is_slow, network.is_settling = False, True
+            network.settle()
+            for _ in range(2):
+                publications, network[name].unsettled = network[name].unsettled, []
+                network[name].settle(publications)
+
+        return statistics.median([costs.of(lambda n=n: ask(n)) for n in places]) / EVENTS
+
+    yield "a new filter", each_asks("one/{n}", clients)
+    yield f"{EVENTS} new filters at a time", some_at_once("more/{n}/{k}")
+    yield "the same again", each_asks("one/{n}", wide)
+    yield "one with wildcards", each_asks("wide/{n}/#", wide)
+    yield "one under that", each_asks("wide/{n}/x", clients)
+    yield f"{EVENTS} under that at a time", some_at_once("wide/{n}/{k}")
+    goes = [costs.of(lambda n=n: wide[n].send(Unsubscribe(3, (f"wide/{n}/#",)))) for n in places]
+    yield f"it goes, {EVENTS + 1} were under it", statistics.median(goes)
+
+
+def show(name: str, old: float, new: float) -> None:
+    print(f"  {name:28}{old:10,.1f}{new:10,.1f}{new / old if old else 1:10.3f}", flush=True)
+
+
 def main() -> None:
     print(f"{'messages over links':30}{'to all':>10}{'now':>10}{'ratio':>10}")
     for title, links in (("tree of 100", tree(100)), ("star of 40", star(40))):
         print(title)
         before, now = Costs(links, ()), Costs(links, FEATURES)
         for (name, old), (_, new) in zip(before.measure(), now.measure(), strict=True):
-            print(f"  {name:28}{old:10,.1f}{new:10,.1f}{new / old if old else 1:10.3f}", flush=True)
+            show(name, old, new)
+    print(f"\n{'messages for each SUBACK':30}{'asks all':>10}{'covers':>10}{'ratio':>10}")
+    before, now = Costs(tree(100), FEATURES), Costs(tree(100), FEATURES)
+    for site in before.network.sites.values():
+        site.clients.door.asking.ask_for_all()
+    for (name, old), (_, new) in zip(subscribing(before), subscribing(now), strict=True):
+        show(name, old, new)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ TOPICS = 20
 # All clients together get so many messages a second.
 DELIVERIES_PER_SECOND = 500
 # Orders that are under way at once, and the pause between two kills.
-ORDERS = 8
+ORDERS = 24
 KILL_EACH_S = 15.0
 # Every so many clients one does not follow.
 STAYS = 10
@@ -88,20 +88,22 @@ class Orders:
         self._network = network
         self._chance = chance
         self.left = dict.fromkeys(names, MOVES)
-        self._at: dict[str, str] = {}
+        self._at = {name: NAMES[int(name[1:]) % len(NAMES)] for name in names}
 
     async def run(self) -> None:
         limit = asyncio.Semaphore(ORDERS)
         while self.left:
             await asyncio.gather(*(self._send(name, limit) for name in tuple(self.left)))
+            print(f"{sum(self.left.values())} moves to go", flush=True)
             await asyncio.sleep(0.1)
 
     async def _send(self, name: str, limit: asyncio.Semaphore) -> None:
         async with limit:
-            at = self._at.get(name, self._chance.choice(NAMES))
+            at = self._at[name]
             target = self._chance.choice([each for each in NAMES if each != at])
             if await ask(self._network, at, "move", client=name, broker=target) != "":
-                self._at[name] = self._chance.choice(NAMES)
+                # It is on its way, or has lost its broker and is at the next.
+                self._at[name] = NAMES[(NAMES.index(at) + 1) % len(NAMES)]
                 return
             self._at[name] = target
             self.left[name] -= 1

@@ -23,6 +23,14 @@ Decisions
   In a tree of 100 brokers a new filter is 99 messages and its mark as many; filters that come while
   a mark is under way share the next (100 at once: 101 messages each), and what the broker has asked
   for already costs none.
+- **What another subscription of this broker covers is not asked for** once every broker has heard
+  of that one (`mqtt/door/asking.py`): no message, and the SUBACK at once. It is right as long as
+  the coverer is asked for, so one that no client wants any more stays until what was under it is
+  known everywhere, some of it at a time; of a broker that begins or a link that changes a mark says
+  first that it knows. The other design was to ask for all, and only to leave out the mark: half the
+  messages, and tables as large as before, and the coverer must wait for a mark as well. It would
+  keep each subscription known to the system, which counts only where users are placed by what they
+  want: there nothing is covered. The price comes when a coverer goes: 99 messages for each under it.
 - **Retained messages are everywhere.** They are few and asked for at any time, so each broker keeps
   them all; of two for one topic the later stays, removals too, so that brokers which were apart
   agree whoever tells whom. When a link is back that was given up, only its two ends ask, and say to
