@@ -30,7 +30,8 @@ Decisions
   first that it knows. The other design was to ask for all, and only to leave out the mark: half the
   messages, and tables as large as before, and the coverer must wait for a mark as well. It would
   keep each subscription known to the system, which counts only where users are placed by what they
-  want: there nothing is covered. The price comes when a coverer goes: 99 messages for each under it.
+  want: there nothing is covered. The price comes when a coverer goes: 99 messages for each under
+  it.
 - **Retained messages are everywhere.** They are few and asked for at any time, so each broker keeps
   them all; of two for one topic the later stays, removals too, so that brokers which were apart
   agree whoever tells whom. When a link is back that was given up, only its two ends ask, and say to
