@@ -16,7 +16,7 @@ from shoal.overlays.octopia.parameters import Parameters as OctopiaParameters
 from shoal.overlays.publisher_relocation.choosing import Priority
 from shoal.overlays.publisher_relocation.grape.parameters import Parameters as GrapeParameters
 from shoal.overlays.publisher_relocation.pop.parameters import Parameters as PopParameters
-from shoal.overlays.registry import SYSTEMS
+from shoal.overlays.registry import MODULES, SYSTEMS
 from shoal.overlays.self_organising.parameters import Mode, Publishers
 from shoal.overlays.self_organising.parameters import Parameters as SelfOrganisingParameters
 from shoal.overlays.shapes import TREE, Link, TopologyError
@@ -24,8 +24,9 @@ from shoal.overlays.tco.parameters import Parameters as TcoParameters
 from shoal.overlays.tid.parameters import Parameters as TidParameters
 
 SECOND_US = 1_000_000
-# Systems whose brokers route by last hops over a tree of links.
-TREES = tuple(name for name, system in SYSTEMS.items() if system.shape is TREE)
+# Systems of the house whose brokers route by last hops over a tree of links; a guest on a tree
+# (`SHOAL_SYSTEMS`) has tables of its own.
+TREES = tuple(name for name in MODULES if SYSTEMS[name].shape is TREE)
 
 
 def with_cycles(system: str, brokers: Sequence[str], links: Iterable[Link]) -> list[Link]:
@@ -45,7 +46,7 @@ def eager(
 ) -> msgspec.Struct | None:
     """Parameters that let a system decide after so few publications; None when it never does.
 
-    In a cluster all brokers are everything.
+    In a cluster all brokers are everything.  A guest's are its defaults, for just these brokers.
     """
     match system:
         case "bluedove":
@@ -81,6 +82,8 @@ def eager(
                 publishers=Publishers.GRAPE,
                 grape=GrapeParameters(trace_session_length=publications, priority=Priority.DELAY),
             )
+    if system not in MODULES and brokers:
+        return SYSTEMS[system].complete(SYSTEMS[system].parameters(), brokers)
     return None
 
 

@@ -138,7 +138,10 @@ class Codec:
         try:
             written = message if write is None else write(message)
             if type(written) not in self._known:
-                raise WireError(f"{type(message).__name__} is no message of this network")
+                raise WireError(
+                    f"{type(message).__name__} is no message of this network; "
+                    "a system lists its own in SYSTEM.messages"
+                )
             body = self._encode(written)
         except WireError:
             raise

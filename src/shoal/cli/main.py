@@ -16,6 +16,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from shoal.cli.support.errors import UserError
+from shoal.overlays.errors import SystemModuleError
 
 COMMANDS = {
     "match": "Try filters: which subscriptions does each publication match?",
@@ -61,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     asked_for = next((word for word in words if not word.startswith("-")), None)
     try:
         build_app(asked_for)(args=words, prog_name="shoal")
-    except UserError as error:
+    except (UserError, SystemModuleError) as error:
         _fail(str(error))
     except OSError as error:
         # A file that is not what its command needs, wherever it was opened.

@@ -74,15 +74,18 @@ class _Systems(MutableMapping[str, System]):
         return len(self._known)
 
 
-def _further() -> Iterator[System]:
-    """Those of modules that the environment names."""
-    for module in filter(None, os.environ.get(FURTHER, "").split(",")):
-        yield importlib.import_module(module.strip()).SYSTEM
+def _further() -> Mapping[str, System]:
+    """Those of modules that the environment names; SystemModuleError says what is wrong."""
+    named = os.environ.get(FURTHER, "")
+    if not named:
+        return {}
+    # Nobody else needs the checks.
+    from shoal.overlays.guests import guests
+
+    return guests(FURTHER, named, MODULES)
 
 
-SYSTEMS: MutableMapping[str, System] = _Systems(
-    {**MODULES, **{system.name: system for system in _further()}}
-)
+SYSTEMS: MutableMapping[str, System] = _Systems({**MODULES, **_further()})
 
 
 def strategy_factory(

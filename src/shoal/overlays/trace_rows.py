@@ -78,6 +78,16 @@ SHARED_RECORDS: Mapping[str, type[msgspec.Struct]] = {
     "subscriber_moves": SubscriberMoveRecord,
 }
 
+# All tables that every trace has.
+SHARED_TABLES: Mapping[str, type[msgspec.Struct]] = {
+    "brokers": BrokerPlace,
+    "links": OverlayLink,
+    "publications": AcceptedPublication,
+    "deliveries": DeliveredPublication,
+    "load": LoadRow,
+    **SHARED_RECORDS,
+}
+
 
 def columns_of(row: type[msgspec.Struct]) -> Columns:
     """A row's fields, in their order, and what they hold; each may be missing."""

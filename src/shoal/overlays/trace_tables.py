@@ -14,16 +14,7 @@ from collections.abc import Mapping
 import msgspec
 
 from shoal.overlays.registry import SYSTEMS
-from shoal.overlays.trace_rows import (
-    SHARED_RECORDS,
-    AcceptedPublication,
-    BrokerPlace,
-    Columns,
-    DeliveredPublication,
-    LoadRow,
-    OverlayLink,
-    columns_of,
-)
+from shoal.overlays.trace_rows import SHARED_RECORDS, SHARED_TABLES, Columns, columns_of
 
 # Rows that brokers and publishers write by `Record` effects.
 RECORDS: Mapping[str, type[msgspec.Struct]] = {
@@ -31,12 +22,5 @@ RECORDS: Mapping[str, type[msgspec.Struct]] = {
     **SHARED_RECORDS,
 }
 
-_ROWS: Mapping[str, type[msgspec.Struct]] = {
-    "brokers": BrokerPlace,
-    "links": OverlayLink,
-    "publications": AcceptedPublication,
-    "deliveries": DeliveredPublication,
-    "load": LoadRow,
-    **RECORDS,
-}
+_ROWS: Mapping[str, type[msgspec.Struct]] = {**SHARED_TABLES, **RECORDS}
 TRACE_TABLES: Mapping[str, Columns] = {name: columns_of(row) for name, row in _ROWS.items()}
