@@ -86,6 +86,11 @@ class Giving:
         """Where a client's session goes, if it goes."""
         return self._moves.get(client_id)
 
+    def keeps(self, session: Session) -> bool:
+        """Whether a session that outlives its connection is here, and was not sent anywhere."""
+        is_kept = session.expiry_interval_s > 0 and not session.is_departed
+        return is_kept and self.get(session.client_id) is None
+
     def home(self, client_id: str) -> Home | None:
         """Where a session that was given is, as far as is known here."""
         move = self._moves.get(client_id)

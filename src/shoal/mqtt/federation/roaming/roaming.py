@@ -238,7 +238,8 @@ class Roaming:
         """The clients that are here; those that wait for their session are not yet."""
         for client_id, (_, at_broker) in self._entered.items():
             session = self._sessions.get(client_id)
-            if at_broker == self._broker_id and session is not None:
+            is_here = at_broker == self._broker_id  # else it may only have been asked for there
+            if session is not None and (is_here or self._giving.keeps(session)):
                 yield self._about(session)
 
     def _tell(self, session: Session, to: BrokerId, now_us: int) -> None:
@@ -335,6 +336,10 @@ class Roaming:
         if self._entered.get(client_id, (0, "")) > stamp:  # who connected later keeps the client
             if session is not None and self.telling.is_registered(client_id):
                 self._tell(session, control.broker, now_us)
+            known = self.homes.entry(client_id)
+            if control.asked is None and control.is_kept and known is not None:
+                # Somebody has asked for it since: that it had come there is news all the same.
+                self.is_at(client_id, control.broker, control.at_us, control.user)
             return
         home = self.homes.entry(client_id)
         if session is not None and session.user != control.user:
