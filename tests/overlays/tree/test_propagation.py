@@ -6,9 +6,13 @@ from random import Random
 
 import pytest
 
-from shoal.broker.messages import Advertise, Subscribe, Unadvertise, Unsubscribe
+from shoal.broker.effects import Effect, LinkState, Send
+from shoal.broker.messages import Advertise, Message, Subscribe, Unadvertise, Unsubscribe
+from shoal.broker.strategy import BrokerContext
+from shoal.overlays.tree.messages import AdvertisementsSaid
+from shoal.overlays.tree.routing import TreeRouting
 from shoal.overlays.tree.system import Parameters
-from tests.broker.transcript import Stage, advertisement, publish, subscription
+from tests.broker.transcript import Stage, advertisement, describe, publish, subscription
 from tests.overlays.tree.stages import TREE, busy_stage, stage_with_publisher
 
 
@@ -202,3 +206,55 @@ def test_any_order_of_arrivals_ends_in_the_oracles_tables(seed: int, covering: b
     stage.settle(random)
     assert not stage.refusals()
     assert not stage.problems(advertised.values(), interests.values()), f"seed {seed}"
+
+
+class TestTwoSidesSayTheSame:
+    """B1 was cut off from the publisher beyond B2, and a new link to B3 leads there."""
+
+    def _tree(self) -> TreeRouting:
+        tree = TreeRouting(BrokerContext("B1", ("B2", "B4"), Random(1)))
+        for neighbour in tree.propagation.neighbours:
+            tree.link(neighbour, LinkState.UP, 0, [])
+            self._hear(tree, neighbour, AdvertisementsSaid())
+        self._hear(tree, "B2", Advertise(advertisement("a"), 1))
+        self._hear(tree, "B4", Subscribe(subscription("s")))
+        tree.link("B3", LinkState.UP, 0, [])
+        return tree
+
+    def _hear(self, tree: TreeRouting, neighbour: str, message: Message) -> list[str]:
+        out: list[Effect] = []
+        tree.receive(neighbour, message, 0, out)
+        sent = (each for each in out if isinstance(each, Send))
+        return [f"{each.neighbour}: {describe(each.message)}" for each in sent]
+
+    def test_the_word_of_a_new_link_holds_when_the_old_one_is_taken_back(self) -> None:
+        tree = self._tree()
+        assert self._hear(tree, "B3", Advertise(advertisement("a"), 1)) == []
+        self._hear(tree, "B3", AdvertisementsSaid())
+        said = self._hear(tree, "B2", Unadvertise("a"))
+        assert tree.tables.advertisements["a"].last_hop == "B3"
+        assert sorted(said) == [
+            "B2: Advertise a",
+            "B2: Unsubscribe s",
+            "B3: Subscribe s",
+            "B3: Unadvertise a",
+            "B4: Advertise a",
+        ]
+
+    @pytest.mark.parametrize("is_taken_back", [False, True])
+    def test_a_word_that_does_not_hold_any_more_is_forgotten(self, is_taken_back: bool) -> None:
+        tree = self._tree()
+        self._hear(tree, "B3", Advertise(advertisement("a"), 1))
+        if is_taken_back:
+            self._hear(tree, "B3", Unadvertise("a"))
+        else:
+            tree.link("B3", LinkState.ENDED, 0, [])
+            tree.link("B3", LinkState.UP, 0, [])
+        self._hear(tree, "B2", Unadvertise("a"))
+        assert "a" not in tree.tables.advertisements
+
+    def test_an_old_copy_is_no_such_word(self) -> None:
+        tree = self._tree()
+        self._hear(tree, "B3", Advertise(advertisement("a"), 0))
+        self._hear(tree, "B2", Unadvertise("a"))
+        assert "a" not in tree.tables.advertisements

@@ -333,6 +333,7 @@ class Migrations:
             if is_on_path:
                 propagation.withdraw(row, out)
             else:
+                row.others.clear()
                 propagation.remove_advertisement(advertisement.id, row.last_hop, out)
             row = None
         elif row is not None and not is_on_path and row.last_hop != target_hop:  # an old copy

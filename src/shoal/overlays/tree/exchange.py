@@ -146,6 +146,10 @@ class Exchange:
             self.unlinked(old)
         self._linked.update(new)
 
+    def is_telling(self, neighbour: BrokerId) -> bool:
+        """Whether the neighbour has yet to say that these are all its advertisements."""
+        return neighbour in self._stale_advertisements
+
     def heard_advertisement(self, neighbour: BrokerId, id: AdvertisementId) -> bool:
         """The neighbour said this one; whether it was stale."""
         stale = self._stale_advertisements.get(neighbour, {})

@@ -57,20 +57,27 @@ class Propagation:
         hop: BrokerId | None,
         out: list[Effect],
         moves: int = 0,
+        *,
+        is_new_link: bool = False,
     ) -> None:
         """Store, flood, and let overlapping subscriptions follow it back.
 
         On a tree an advertisement changes sides only when its publisher moves: one from another
-        side holds if it counts more moves, and is an old copy if it does not.
+        side holds if it counts more moves, and is an old copy if it does not.  But one that comes
+        with the tables of a new link may be true before the last hop, cut off from the publisher,
+        takes back its own: until then it is remembered.
         """
         known = self.tables.advertisements.get(advertisement.id)
         if known is not None:
             same = known.advertisement == advertisement
             if moves <= known.rank and (same or known.last_hop != hop):
+                if is_new_link and same and hop is not None and hop != known.last_hop:
+                    known.others[hop] = moves
                 return
             if same:
                 self.turn(known, hop, moves, out)
                 return
+            known.others.clear()
             self.remove_advertisement(advertisement.id, known.last_hop, out)
         row = self.tables.add_advertisement(advertisement, hop, moves)
         self._flood(Advertise(advertisement, moves), (hop,), out)
@@ -91,6 +98,8 @@ class Propagation:
         """The advertisement is in another direction now: tell everybody there is."""
         before, row.last_hop = row.last_hop, hop
         row.moves, row.adopted, row.turned_us = moves, False, None
+        if hop is not None:
+            row.others.pop(hop, None)
         self._flood(Advertise(row.advertisement, moves), (hop,), out)
         if before == hop:
             return
@@ -116,9 +125,22 @@ class Propagation:
     def remove_advertisement(
         self, advertisement_id: AdvertisementId, hop: BrokerId | None, out: list[Effect]
     ) -> None:
-        """Undo `add_advertisement`: flood, and take back subscriptions only it asked for."""
+        """Undo `add_advertisement`: flood, and take back subscriptions only it asked for.
+
+        Unless another neighbour says the same: then it is in that direction.
+        """
         row = self.tables.advertisements.get(advertisement_id)
-        if row is None or row.last_hop != hop:
+        if row is None:
+            return
+        if row.last_hop != hop:
+            if hop is not None:
+                row.others.pop(hop, None)
+            return
+        other = self._other(row)
+        if other is not None:
+            self.turn(row, other, row.moves, out)
+            # It was told when the row was on this side, and would believe that if it lost its own.
+            out.append(Send(other, Unadvertise(advertisement_id)))
             return
         self.withdraw(row, out)
         if hop is not None:
@@ -127,6 +149,22 @@ class Propagation:
                 # that after it removed its own.
                 out.append(Send(hop, Unadvertise(advertisement_id)))
             self._take_back(hop, row, out)
+
+    def _other(self, row: AdvertisementEntry) -> BrokerId | None:
+        """Who says the same as a row's last hop, which does not any more.
+
+        Of a publisher that is here, or that an old word is about, nobody knows better.
+        """
+        if row.last_hop is None:
+            return None
+        return next(
+            (
+                other
+                for other, moves in row.others.items()
+                if moves >= row.rank and other != row.last_hop and other in self.neighbours
+            ),
+            None,
+        )
 
     def withdraw(self, row: AdvertisementEntry, out: list[Effect]) -> None:
         """Drop a row and flood that it is gone; what it asked for is still to be released."""
@@ -252,6 +290,8 @@ class Propagation:
         if neighbour in self.neighbours:
             self.neighbours.remove(neighbour)
         self.tables.forget_told(neighbour)
+        for row in self.tables.advertisements.values():
+            row.others.pop(neighbour, None)
 
     def forget(self, neighbour: BrokerId, out: list[Effect]) -> None:
         """Undo all that the neighbour has said."""

@@ -138,7 +138,10 @@ class TreeRouting(BaseStrategy):
             case Advertise(advertisement, moves):
                 check_filter(advertisement.filter, "advertisement", advertisement.id)
                 was_stale = self._exchange.heard_advertisement(neighbour, advertisement.id)
-                self.propagation.add_advertisement(advertisement, neighbour, out, moves)
+                is_new = self._exchange.is_telling(neighbour)
+                self.propagation.add_advertisement(
+                    advertisement, neighbour, out, moves, is_new_link=is_new
+                )
                 if was_stale:
                     self.propagation.follow_again(neighbour, advertisement.id, out)
             case Unadvertise(advertisement_id):

@@ -49,6 +49,7 @@ class AdvertisementEntry:
     `moves` counts the publisher's moves as far as this broker knows.  `has_turned` says whether
     the row ever had another last hop, `turned_us` when a move passed and turned it.  An `adopted`
     row is kept for a publisher beyond a broken link, and gives way to any copy from there.
+    `others` has neighbours that said the same as their links came up, and the moves they count.
     """
 
     __slots__ = (
@@ -57,6 +58,7 @@ class AdvertisementEntry:
         "has_turned",
         "last_hop",
         "moves",
+        "others",
         "overlapping",
         "turned_us",
     )
@@ -68,6 +70,7 @@ class AdvertisementEntry:
         self.has_turned = False
         self.adopted = False
         self.turned_us: int | None = None
+        self.others: dict[BrokerId, int] = {}
         self.overlapping: dict[SubscriptionEntry, None] = {}
 
     @property
