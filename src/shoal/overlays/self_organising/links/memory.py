@@ -58,6 +58,20 @@ class Memory:
             self.done = sorted([*self.done, verdict], key=lambda each: each.at_us)[-MOST_DONE:]
             self._is_said = False
 
+    def is_overtaken(self, broker: BrokerId, verdict: Verdict) -> bool:
+        """Whether this end of both links gave the exchange up, and the old one changed since.
+
+        An exchange holds as a whole: the new link alone would close a cycle.
+        """
+        ends = [
+            [each for each in link if each != broker]
+            for link in (verdict.exchange.new_link, verdict.exchange.old_link)
+        ]
+        if any(len(others) == 2 for others in ends):
+            return False
+        new, old = (self.standing(others[0]).since_us for others in ends)
+        return new < verdict.at_us < old
+
     def say(self, out: list[Effect]) -> None:
         """Ask the driver to remember what is new."""
         if self._is_said:

@@ -296,6 +296,10 @@ class Overlay:
         """The links were exchanged, which may be news."""
         exchange = verdict.exchange
         self.memory.exchanged(verdict)
+        if self.memory.is_overtaken(self.broker, verdict):
+            (other,) = (each for each in exchange.new_link if each != self.broker)
+            self.later(now_us, out, self._put, other, Standing(False, verdict.at_us + 1))
+            return
         # First the new one: who has just started waits for its tables in place of the others.
         for ends, is_in in ((exchange.new_link, True), (exchange.old_link, False)):
             if self.broker in ends:

@@ -31,6 +31,8 @@ from outside.
   when its link to it is up again; and who starts again hears in the greeting, from any of the
   cycle's brokers, of the exchange that it missed, and takes no publication before it has the new
   link's tables.
+- "It is done" comes too late when the old link has since gone for another: an end of both links
+  then declines the new one, which would close a cycle.
 - If all brokers of a cycle are killed as the first decides, both links may be remembered.
   Broadcasts then come round from both sides; the last link of the cycle by name goes, after a word
   has gone round it (`cycles.py`).

@@ -1,0 +1,44 @@
+"""Who decided on an exchange and was away hears what the others did meanwhile."""
+
+from __future__ import annotations
+
+from random import Random
+
+import msgspec
+
+from shoal.broker.effects import Effect, EndLink, LinkState, OpenLink, Started
+from shoal.broker.strategy import BrokerContext
+from shoal.overlays.self_organising.exchanges import LinkExchange
+from shoal.overlays.self_organising.links.memory import STANDINGS
+from shoal.overlays.self_organising.quiet_ring.ring_messages import Greeting, Standing, Verdict
+from tests.forced_exchanges import Forced
+
+# B2 decided at 20, and died: B4 - B1 goes for B4 - B2.
+EXCHANGE = LinkExchange(cycle=("B2", "B0", "B1", "B4"), remove=2, saving=0)
+DONE = Verdict(("B4", 15), EXCHANGE, is_done=True, at_us=20, reason="")
+
+
+def b4_meets_b2(old_link: Standing) -> tuple[bool, list[Effect]]:
+    """Whether B4, which gave the exchange up, takes the new link as one of the tree's."""
+    forced = Forced(BrokerContext("B4", ("B1", "B5"), Random(1)))
+    known = {"B1": old_link, "B5": Standing(True, 0), "B2": Standing(False, 11)}
+    out: list[Effect] = []
+    facts = {STANDINGS: msgspec.to_builtins(known)}
+    forced.start(Started(former=(), give_up_us=60_000_000, facts=facts), 40, out)
+    forced.link("B2", LinkState.UP, 50, out)
+    out.clear()
+    forced.receive("B2", Greeting(Standing(True, 20), (DONE,)), 60, out)
+    return forced.overlay.memory.standing("B2").is_in, out
+
+
+def test_an_exchange_holds_that_others_had_given_up() -> None:
+    is_in, out = b4_meets_b2(Standing(True, 11))
+    assert is_in
+    assert EndLink("B1") in out
+    assert OpenLink("B2", is_lasting=True) in out
+
+
+def test_it_does_not_once_its_old_link_has_gone_for_another() -> None:
+    is_in, out = b4_meets_b2(Standing(False, 30))
+    assert not is_in
+    assert EndLink("B2") in out
