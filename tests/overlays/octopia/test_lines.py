@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -107,3 +109,40 @@ def test_more_are_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(1, 11):
         assert lines.arrive("H", "P", number, entry(number), 0)[1] == []
     assert numbers(lines.arrive("H", "P", 12, entry(12), 0)[1]) == [*range(1, 11), 12]
+
+
+@settings(max_examples=examples(200))
+@given(
+    st.lists(st.booleans(), min_size=1, max_size=20),
+    st.randoms(use_true_random=False),
+    st.booleans(),
+)
+def test_what_another_life_had_not_settled_leaves_in_its_order(
+    are_numbered: list[bool], random: Random, ends: bool
+) -> None:
+    """Before, between and behind numbers that nobody knows some have none."""
+    lines, left = Lines(ORDER_US, DOUBT_US), []
+    assert lines.begin("H", "P", None, 0) == []
+    arrivals = list(enumerate(are_numbered))
+    random.shuffle(arrivals)
+    for place, is_numbered in arrivals:
+        number = FIRST + place if is_numbered else None
+        key, found = lines.arrive("H", "P", number, entry(place), 1)
+        assert (key is None, found) == (False, [])
+    if ends:
+        left += lines.end("H", "P", FIRST + len(are_numbered), 2)
+    left += lines.give_up(DOUBT_US + 1)
+    assert numbers(left) == list(range(len(are_numbered)))
+    assert len(lines) == 0
+
+
+def test_what_has_no_number_waits_for_others_once() -> None:
+    lines = Lines(ORDER_US, DOUBT_US)
+    lines.begin("H", "P", None, 0)
+    lines.arrive("H", "P", None, entry(1), 0)
+    assert numbers(lines.give_up(DOUBT_US)) == [1]
+    assert lines.arrive("H", "P", None, entry(2), DOUBT_US) == (None, [entry(2)])
+    # Of numbers nobody knows the first, as before.
+    lines.arrive("H", "P", FIRST, entry(3), DOUBT_US)
+    assert numbers(lines.give_up(2 * DOUBT_US)) == [3]
+    assert numbers(lines.arrive("H", "P", FIRST + 1, entry(4), 2 * DOUBT_US)[1]) == [4]

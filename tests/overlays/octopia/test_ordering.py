@@ -7,16 +7,34 @@ from random import Random
 import msgspec
 import pytest
 
-from shoal.broker.effects import LinkLoad, Loads, Received, Returned, Settled, Unsettled
+from shoal.broker.effects import (
+    Input,
+    LinkChanged,
+    LinkLoad,
+    LinkState,
+    Loads,
+    Received,
+    Returned,
+    Send,
+    Settled,
+    Unsettled,
+)
 from shoal.broker.messages import Advertise, Goodbye, Publish, RoutedPublication, Subscribe
 from shoal.model import MessageId
-from shoal.overlays.octopia.messages import Notification, NumbersBegin, NumbersEnd
+from shoal.overlays.octopia.messages import (
+    BitsSaid,
+    Notification,
+    NumbersBegin,
+    NumbersEnd,
+    WayLost,
+)
 from shoal.overlays.octopia.order.gate import TIMER
-from shoal.overlays.octopia.parameters import Dynamic
+from shoal.overlays.octopia.parameters import Dynamic, Parameters
 from tests.broker.transcript import advertisement, publish, subscription
 from tests.overlays.octopia.stages import ProductStage
 
 CROWDED = ("b2", "b0", 40)
+DEFAULTS = Parameters()
 
 
 def stage() -> ProductStage:
@@ -42,6 +60,12 @@ def carry_all_but(here: ProductStage, *ends: tuple[str, str]) -> None:
     """Until only what is on these links is left."""
     while busy := [pair for pair, queue in here.links.items() if queue and pair not in ends]:
         here.carry(*busy[0])
+
+
+def wait_in_vain(here: ProductStage, gate: str) -> None:
+    """Until nothing is held there."""
+    while (gate, TIMER) in here.timers:
+        here.fire(gate, TIMER)
 
 
 def test_what_overtakes_waits_at_the_gate() -> None:
@@ -131,7 +155,7 @@ def test_what_is_missing_is_given_up() -> None:
     here.break_link("b2", "b1")
     carry_all_but(here)
     assert (got(here, "S1"), held(here)) == ([], {"b0": 1})
-    here.fire("b0", TIMER)
+    wait_in_vain(here, "b0")
     here.settle()
     assert got(here, "S1") == [1]
 
@@ -181,8 +205,7 @@ def test_a_gate_gives_back_what_it_holds_of_a_host_that_is_lost() -> None:
     here.settle()
     # What came before to whoever was the gate meanwhile may be on its way.
     assert held(here) == {"b0": 3}
-    here.fire("b0", TIMER)
-    here.fire("b0", TIMER)
+    wait_in_vain(here, "b0")
     here.settle()
     assert got(here, "S1") == [0, 1, 2]
 
@@ -233,6 +256,45 @@ def test_what_was_carried_for_a_host_that_dies_does_not_enter_before_what_was_no
     assert (got(here, "S1"), held(here)) == (arrives, {})
 
 
+@pytest.mark.parametrize(
+    ("then", "back"),
+    [(Received("b2", BitsSaid()), [1]), (LinkChanged("b2", LinkState.FAILED), [])],
+)
+def test_what_was_carried_waits_for_a_host_that_is_back_and_has_yet_to_speak(
+    then: Input, back: list[int]
+) -> None:
+    """It may be another life of it: that publishes again what is not settled, 0 and then 1."""
+    here = stage()
+    zero, one = (msgspec.structs.replace(publish(n).publications[0], assured=True) for n in (0, 1))
+    here.ask("b2", "P", Publish((zero,)))
+    here.congest(CROWDED)
+    here.ask("b2", "P", Publish((one,)))
+    carry_all_but(here, ("b2", "b0"))
+    for left, right in [pair for pair in here.edges if "b2" in pair]:
+        here.break_link(left, right)
+    here.handle("b1", LinkChanged("b2", LinkState.UP))
+    here.links["b1", "b2"].clear()
+    here.settle()
+    assert got(here, "S1") == []
+    effects = here.handle("b1", then)
+    assert [type(each) for each in effects].count(Settled) == 1
+    given = [each.message for each in effects if type(each) is Send and each.neighbour == "b2"]
+    carried = [each for each in given if type(each) is Notification]
+    assert [each.publications[0].publication.sequence for each in carried] == back
+    here.settle()
+    assert got(here, "S1") == []
+
+
+def test_whether_what_comes_back_is_of_this_life_is_asked_of_its_publisher() -> None:
+    here = stage()
+    here.ask("b2", "Q", Advertise(advertisement("q", publisher="Q")))
+    here.ask("b2", "Q", publish(0, 1, 2, publisher="Q"))
+    here.settle()
+    publication = msgspec.structs.replace(publish(1).publications[0], assured=True)
+    routed = RoutedPublication(publication, MessageId("b2", "P", 1))
+    assert not here.handle("b2", Received("b1", Notification((routed,), 3, 0b001, (), {})))
+
+
 def test_what_comes_back_from_an_earlier_life_is_not_sent_before_what_is_published_again() -> None:
     here = stage()
     publication = msgspec.structs.replace(publish(1).publications[0], assured=True)
@@ -243,3 +305,19 @@ def test_what_comes_back_from_an_earlier_life_is_not_sent_before_what_is_publish
     here.ask("b2", "P", Publish((publication,)), Publish((publication,)))
     here.settle()
     assert here.handle("b2", Received("b1", back))
+
+
+def test_who_stands_still_gives_up_no_sooner() -> None:
+    """What is missing waited all that time, too: before the broker, or in the way."""
+    here = stage()
+    here.congest(CROWDED)
+    here.ask("b2", "P", publish(0, 1))
+    carry_all_but(here, ("b2", "b0"))
+    here.handle("b0", Received("b1", WayLost()))
+    assert held(here) == {"b0": 2}
+    here.now_us += 2 * DEFAULTS.doubt_us
+    here.fire("b0", TIMER)
+    assert held(here) == {"b0": 2}
+    wait_in_vain(here, "b0")
+    carry_all_but(here, ("b2", "b0"))
+    assert (held(here), got(here, "S1")) == ({}, [0, 1])

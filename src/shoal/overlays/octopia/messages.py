@@ -114,10 +114,15 @@ class NumbersBegin(Message, frozen=True):
     """To a gate: what a publisher sends to its cluster from now on is numbered, from this on.
 
     None: numbers began at another gate, and what went before may come here yet, or has arrived.
+    That is said before what another life of the gate had not settled comes once more.
     """
 
     publisher: ClientId
     number: int | None
+
+    @property
+    def introduces(self) -> bool:  # type: ignore[override]
+        return self.number is None
 
 
 class NumbersEnd(Message, frozen=True):

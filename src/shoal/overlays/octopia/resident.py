@@ -125,6 +125,7 @@ class Resident:
             parameters,
             self.ties.entry_of,
             self.can_reach,
+            self._is_silent,
             neighbours,
         )
         self.cluster_tables = ClusterTables(
@@ -238,6 +239,9 @@ class Resident:
                 if self.product.position(neighbour).region != self.region:
                     # It enters this cluster here; nothing need be known of it to answer.
                     out.append(LinkReady(neighbour))
+                else:
+                    cluster = self.product.position(neighbour).cluster
+                    self.routing.numbering.met(neighbour, cluster, now_us, out)
                 self.entering.linked(neighbour)
         else:
             self.exchange.unlinked(neighbour)
@@ -283,7 +287,8 @@ class Resident:
 
     def _waits(self) -> bool:
         """Whether any publication waits here, for a way or for its turn."""
-        return bool(len(self.routing.kept) or len(self.routing.gate.lines))
+        routing = self.routing
+        return bool(len(routing.kept) or len(routing.gate.lines) or len(routing.giving_back))
 
     def _holds_up(self, source: BrokerId) -> bool:
         """Whether a publication that came to this cluster before a sweep may wait here.
@@ -303,6 +308,9 @@ class Resident:
 
     def can_reach(self, broker: BrokerId) -> bool:
         return broker in self._usable and broker not in self._frozen
+
+    def _is_silent(self, broker: BrokerId) -> bool:
+        return broker in self.met and broker not in self._usable
 
     def freeze(self, leaver: BrokerId, out: list[Effect]) -> None:
         self._frozen.add(leaver)
@@ -394,7 +402,7 @@ class Resident:
             case NumbersBegin() | NumbersEnd():
                 self.routing.gate.hear(neighbour, message, now_us, out)
             case WayLost():
-                self.routing.gate.lines.doubt(now_us)
+                self.routing.gate.doubt(now_us)
             case BitsSaid():
                 self.hosted.all_said(neighbour)
                 purpose = self.ties.entries.get(self.product.position(neighbour).cluster)
@@ -408,6 +416,7 @@ class Resident:
     ) -> None:
         """A neighbour has said all that must be known of it."""
         self._usable.add(neighbour)
+        self.routing.giving_back.spoken(neighbour, out)
         out.append(LinkReady(neighbour))
         self.exchange.heard(neighbour)
         if purpose is self.ties.up or neighbour in self.ties.advertised_to:

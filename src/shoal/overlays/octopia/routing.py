@@ -48,7 +48,8 @@ class Routing:
     """The routing of the broker of `region` in `cluster`.
 
     `entry_of` says by whom a cluster is entered now, and `is_usable` whether a neighbour is linked
-    and has said what must be known before it is sent anything; `linked` are linked at the start.
+    and has said what must be known before it is sent anything, `is_silent` whether it is linked
+    and has yet to say that; `linked` are linked at the start.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class Routing:
         parameters: Parameters,
         entry_of: Callable[[int], BrokerId | None],
         is_usable: Callable[[BrokerId], bool],
+        is_silent: Callable[[BrokerId], bool],
         linked: Iterable[BrokerId],
     ) -> None:
         self._product = product
@@ -96,6 +98,7 @@ class Routing:
             entry_of,
             is_usable,
             self.kept.is_linked,
+            is_silent,
         )
         self.gate = Gate(parameters, self._enter, self.giving_back.from_gate, self._secondary)
 
@@ -370,8 +373,13 @@ class Routing:
         self.reaching.clear()
         self.numbering.forget(broker, now_us)
         self.gate.lost(broker, now_us, out)
+        for key, message in self.giving_back.waiting_for(broker):
+            out.append(Continue(key))
+            if publications := self.giving_back.without_host(message):
+                self._go_on(publications, message.hops, message.owed, frozenset(), now_us, out)
+            out += [Settled(key), Continue(None)]
         if broker in self._secondary and self._is_ordered:
-            self.gate.lines.doubt(now_us)
+            self.gate.doubt(now_us)
             others = [each for each in self._secondary if self._is_usable(each)]
             out += [Send(each, WayLost()) for each in sorted(others)]
 

@@ -35,11 +35,20 @@ class Gate:
         near: Collection[BrokerId],
     ) -> None:
         self.lines = Lines(parameters.order_us, parameters.doubt_us)
-        self._every_us = parameters.doubt_us
+        self._quarter_us = parameters.doubt_us // 4
         self._enter = enter
         self._give_back = give_back
         self._near = near
-        self._is_timer_set = False
+        # When the timer is due; and for how long it came late so far, as the broker stood still.
+        self._timer_us: int | None = None
+        self._late_us = 0
+
+    def _awake_us(self, now_us: int) -> int:
+        """The time, without that in which this broker stood still while something waited.
+
+        What is to come waits before it, too, then.
+        """
+        return (now_us if self._timer_us is None else min(now_us, self._timer_us)) - self._late_us
 
     def arrive(
         self,
@@ -57,7 +66,8 @@ class Gate:
             entry = Entry(routed, hops, None, turn, source)
             if turn is not None and is_near and self._give_back(entry, out):
                 continue
-            key, found = self.lines.arrive(host, client, turn, entry, now_us, is_near=is_near)
+            awake_us = self._awake_us(now_us)
+            key, found = self.lines.arrive(host, client, turn, entry, awake_us, is_near=is_near)
             if key is not None:
                 out.append(Unsettled(key))
                 self._set_timer(now_us, out)
@@ -73,9 +83,9 @@ class Gate:
         """A host says where a publisher's numbers begin or end."""
         client = message.publisher
         if type(message) is NumbersEnd:
-            found = self.lines.end(host, client, message.number, now_us)
+            found = self.lines.end(host, client, message.number, self._awake_us(now_us))
         else:
-            found = self.lines.begin(host, client, message.number, now_us)
+            found = self.lines.begin(host, client, message.number, self._awake_us(now_us))
         self._let_in(found, now_us, out)
 
     def lost(self, host: BrokerId, now_us: int, out: list[Effect]) -> None:
@@ -93,17 +103,23 @@ class Gate:
             out.append(Continue(None))
         self._let_in(rest, now_us, out)
 
+    def doubt(self, now_us: int) -> None:
+        """A link of the region is lost: what is missing may never come."""
+        self.lines.doubt(self._awake_us(now_us))
+
     def waited(self, now_us: int, out: list[Effect]) -> None:
         """The timer fired: what has been missing for too long is given up."""
-        self._is_timer_set = False
-        self._let_in(self.lines.give_up(now_us), now_us, out)
+        if self._timer_us is not None:
+            self._late_us += max(0, now_us - self._timer_us)
+            self._timer_us = None
+        self._let_in(self.lines.give_up(self._awake_us(now_us)), now_us, out)
         if len(self.lines):
             self._set_timer(now_us, out)
 
     def _set_timer(self, now_us: int, out: list[Effect]) -> None:
-        if not self._is_timer_set:
-            self._is_timer_set = True
-            out.append(SetTimer(TIMER, now_us + self._every_us))
+        if self._timer_us is None:
+            self._timer_us = now_us + self._quarter_us
+            out.append(SetTimer(TIMER, self._timer_us))
 
     def _let_in(self, entries: Iterable[Entry], now_us: int, out: list[Effect]) -> None:
         has_been_held = False

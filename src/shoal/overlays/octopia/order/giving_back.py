@@ -4,7 +4,8 @@ A gate that has lost the link to a host gives back what came by others; a carrie
 link leads any more, what it was to carry.  The host sends all of it where the cluster is entered
 now.  A host that is lost has it back by itself or, if it has died, its publishers send again all
 that is not acknowledged: then what was carried is dropped, and so is what comes back to a host that
-was killed meanwhile.
+was killed meanwhile.  One that is linked again and has yet to speak is waited for: only it knows
+what it has published in this life.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 import msgspec
 
-from shoal.broker.effects import Effect, Send
+from shoal.broker.effects import Continue, Effect, Key, Send, Settled, Unsettled
 from shoal.broker.messages import RoutedPublication
-from shoal.model import BrokerId
+from shoal.model import BrokerId, ClientId
 from shoal.overlays.octopia.messages import Notification
 from shoal.overlays.octopia.order.lines import Entry
 from shoal.overlays.octopia.ways.keeping import again
@@ -27,8 +28,8 @@ _THERE_AND_BACK = 3
 class GivingBack:
     """At `broker` of a cluster; `near` are the other brokers of its region.
 
-    `entry_of` and `is_usable` are as `Routing` has them; `is_linked` says whether a broker's link
-    is up, whatever it has yet to say.
+    `entry_of` and `is_usable` are as `Routing` has them; `is_silent` says of a broker that its link
+    is up and that it has yet to say what must be known, `is_linked` only the first.
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class GivingBack:
         entry_of: Callable[[int], BrokerId | None],
         is_usable: Callable[[BrokerId], bool],
         is_linked: Callable[[BrokerId], bool],
+        is_silent: Callable[[BrokerId], bool],
     ) -> None:
         self._broker = broker
         self._cluster = cluster
@@ -46,23 +48,33 @@ class GivingBack:
         self._entry_of = entry_of
         self._is_usable = is_usable
         self._is_linked = is_linked
-        # Above the numbers of all that was published here since this broker started.
-        self._unused_number = 0
+        self._is_silent = is_silent
+        # By publisher, above the numbers of all that it published since this broker started.
+        self._unused_numbers: dict[ClientId, int] = {}
+        # What goes back to hosts that have yet to speak.
+        self._waiting: dict[BrokerId, list[tuple[Key, Notification]]] = {}
+        self._keys = 0
+
+    def __len__(self) -> int:
+        """How much waits for hosts."""
+        return sum(map(len, self._waiting.values()))
 
     def published(self, publications: Sequence[RoutedPublication]) -> None:
         """A client of this broker has published these, in this order."""
         if publications:
-            number = publications[-1].message_id.number
-            self._unused_number = max(self._unused_number, number + 1)
+            _, client, number = publications[-1].message_id
+            self._unused_numbers[client] = number + 1
 
     def of_this_life(self, message: Notification) -> Notification:
         """Without what comes back that was published here before this broker was killed."""
         if message.publications[0].message_id.broker != self._broker:
             return message
+        unused = self._unused_numbers
         found = tuple(
             each
             for each in message.publications
-            if each.message_id.number < self._unused_number or not each.publication.assured
+            if each.message_id.number < unused.get(each.message_id.publisher, 0)
+            or not each.publication.assured
         )
         return msgspec.structs.replace(message, publications=found)
 
@@ -83,19 +95,43 @@ class GivingBack:
         return True
 
     def pass_back(self, message: Notification, out: list[Effect]) -> tuple[RoutedPublication, ...]:
-        """A gate has lost the link to a host; without one here the gate need not wait for the rest.
+        """A gate has lost the link to a host: it gets back what it sent, once it has spoken.
 
-        That is what is left to enter there.
+        What is left to enter at the gate, which need not wait for the rest.
         """
-        publications = message.publications
-        host = publications[0].message_id.broker
+        host = message.publications[0].message_id.broker
         if self._is_usable(host):
-            hops, owed = message.hops + 1, message.owed
-            out.append(Send(host, Notification(publications, hops, owed, (), message.shifts)))
+            self._hand_back(host, message, out)
             return ()
-        if message.hops == _THERE_AND_BACK and not self._is_linked(host):
-            return tuple(each for each in publications if not each.publication.assured)
-        return publications
+        if self._is_silent(host):
+            self._keys += 1
+            key = ("back", str(self._keys))
+            out.append(Unsettled(key))
+            self._waiting.setdefault(host, []).append((key, message))
+            return ()
+        return message.publications if self._is_linked(host) else self.without_host(message)
+
+    def without_host(self, message: Notification) -> tuple[RoutedPublication, ...]:
+        """What is left to enter at the gate where the link to the host is lost."""
+        if message.hops == _THERE_AND_BACK:
+            return tuple(each for each in message.publications if not each.publication.assured)
+        return message.publications
+
+    def spoken(self, host: BrokerId, out: list[Effect]) -> None:
+        """A host has said what must be known of it."""
+        for key, message in self.waiting_for(host):
+            out.append(Continue(key))
+            self._hand_back(host, message, out)
+            out += [Settled(key), Continue(None)]
+
+    def waiting_for(self, host: BrokerId) -> list[tuple[Key, Notification]]:
+        """What waited for a host; it waits no more."""
+        return self._waiting.pop(host, [])
+
+    @staticmethod
+    def _hand_back(host: BrokerId, message: Notification, out: list[Effect]) -> None:
+        hops, owed = message.hops + 1, message.owed
+        out.append(Send(host, Notification(message.publications, hops, owed, (), message.shifts)))
 
     def from_carrier(
         self,

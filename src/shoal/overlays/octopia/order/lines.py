@@ -9,7 +9,7 @@ come.  What comes out of turn is held, unsettled, until what went before has com
 | numbered, a later one | is held |
 | numbered, an earlier one | is let in: its turn was given up, or it comes once more |
 | numbering begins | all that the host has sent without numbers is in; the first one is known |
-| it began at another gate | what comes is held for `doubt_us`, as nobody knows the first one |
+| it began at another gate | what comes, numbered or not, is held for `doubt_us` |
 | numbering ends | what the host sends from now on without numbers stands behind the last number |
 | the link to the host is lost | what is held is given up, or back (`gate.py`) |
 | nothing has come for `order_us` | those that are missing are given up |
@@ -48,19 +48,39 @@ class Entry(NamedTuple):
 
 
 class _Line:
-    __slots__ = ("due_us", "expected", "held", "is_late", "jumps", "unnumbered")
+    __slots__ = (
+        "beside",
+        "due_us",
+        "expected",
+        "has_waited",
+        "held",
+        "is_late",
+        "jumps",
+        "unnumbered",
+    )
 
     def __init__(self) -> None:
         # The next number to be let in; None: it has not been said where numbers begin.
         self.expected: int | None = None
         self.held: dict[int, list[Entry]] = {}
+        # Without a number, before or behind those that have one; where it is late.
+        self.beside: list[Entry] = []
         # The number of what comes next without one; None while all is numbered.
         self.unnumbered: int | None = None
         # After the last number of a numbering: the first of the next one.
         self.jumps: dict[int, int] = {}
         self.due_us = 0
-        # Nobody will say where numbers begin.
-        self.is_late = False
+        # Nobody will say where numbers begin; and what has none has waited long enough for that.
+        self.is_late = self.has_waited = False
+
+    @property
+    def waits(self) -> bool:
+        return bool(self.held or self.beside)
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether anything may be before what comes, with and without numbers."""
+        return self.is_late and self.expected is None and not self.has_waited
 
 
 class Lines:
@@ -86,7 +106,7 @@ class Lines:
     @property
     def due_us(self) -> int | None:
         """When what is missing is given up somewhere; None if nothing is held."""
-        return min((each.due_us for each in self._lines.values() if each.held), default=None)
+        return min((each.due_us for each in self._lines.values() if each.waits), default=None)
 
     # --- what comes ---------------------------------------------------------------------------
 
@@ -99,7 +119,7 @@ class Lines:
         if number is None:
             line.unnumbered = None
             line.due_us = min(line.due_us, now_us + self._doubt_us)
-            line.is_late = True
+            line.is_late, line.has_waited = True, False
             return []
         if line.expected is not None and line.unnumbered is not None:
             line.jumps[line.unnumbered] = number
@@ -114,7 +134,7 @@ class Lines:
         """What follows over the host's link is not numbered; what may go on."""
         line = self._line(host, client)
         line.unnumbered = number
-        if line.expected is None:
+        if line.expected is None and not line.beside:
             line.expected = min(line.held, default=number)
         return self._go_on((host, client), line, now_us)
 
@@ -134,6 +154,8 @@ class Lines:
         """
         if number is None:
             line = self._lines.get((host, client))
+            if line is not None and line.unnumbered is None and line.is_unknown:
+                return self._hold((host, client), line, None, entry, now_us)
             if line is None or line.unnumbered is None:
                 return None, [entry]
             number = line.unnumbered
@@ -147,13 +169,19 @@ class Lines:
             line.expected += 1
             line.due_us = self._due_us(now_us)
             return None, [entry, *self._go_on((host, client), line, now_us)]
-        if not line.held:
+        return self._hold((host, client), line, number, entry, now_us)
+
+    def _hold(
+        self, name: Name, line: _Line, number: int | None, entry: Entry, now_us: int
+    ) -> tuple[Key, list[Entry]]:
+        if not line.waits:
             line.due_us = self._due_us(now_us, is_late=line.is_late)
         self._keys += 1
         key = ("line", str(self._keys))
-        line.held.setdefault(number, []).append(entry._replace(key=key))
+        those = line.beside if number is None else line.held.setdefault(number, [])
+        those.append(entry._replace(key=key))
         self._held += 1
-        return key, self._give_up((host, client), line, now_us) if self._held > MOST else []
+        return key, self._give_up(name, line, now_us) if self._held > MOST else []
 
     def _line(self, host: BrokerId, client: ClientId) -> _Line:
         return self._lines.setdefault((host, client), _Line())
@@ -181,6 +209,10 @@ class Lines:
 
     def _take(self, line: _Line, numbers: Iterable[int]) -> list[Entry]:
         found = [entry for number in sorted(numbers) for entry in line.held.pop(number)]
+        if line.beside:
+            # Their host numbers all that it is given.
+            found = sorted((*found, *line.beside), key=lambda each: each.routed.message_id.number)
+            line.beside = []
         self._held -= len(found)
         return found
 
@@ -209,12 +241,15 @@ class Lines:
         """Do not wait any longer for what has been missing for so long; what may go on."""
         found: list[Entry] = []
         for name, line in list(self._lines.items()):
-            if line.held and line.due_us <= now_us:
+            if line.waits and line.due_us <= now_us:
                 found += self._give_up(name, line, now_us)
         return found
 
     def _give_up(self, name: Name, line: _Line, now_us: int) -> list[Entry]:
         """All that is held goes on: where one is missing others may be, and each wait adds up."""
+        if not line.held:
+            line.has_waited = True
+            return self._take(line, ())
         last = max(line.held)
         line.jumps = {number: to for number, to in line.jumps.items() if number > last}
         found = self._take(line, list(line.held))

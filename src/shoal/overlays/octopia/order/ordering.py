@@ -15,6 +15,7 @@ numbered, which goes over that link alone, is before or behind it.
 | it is to be carried by another | numbering begins; it goes, numbered |
 | numbered, the shortest way has long been free | numbering ends; it goes that way |
 | numbered, the cluster is entered elsewhere now | the new gate is told that it cannot know more |
+| its gate is back from the dead | so is that one, before anything is sent to it once more |
 | a numbered one comes back, its gate is the same | it keeps its number, ended or not |
 | its gate is lost, or was not long after the end | numbering goes on; it gets a number of now |
 """
@@ -94,9 +95,7 @@ class Numbering:
                 numbers = self._begin(stream, gate, first, now_us)
                 out.append(Send(gate, NumbersBegin(client, numbers.next)))
             elif numbers.gate != gate:
-                numbers.gate, numbers.oldest = gate, numbers.first
-                numbers.since_us = now_us + self._parameters.doubt_us
-                out.append(Send(gate, NumbersBegin(client, None)))
+                self._go_on_at(gate, client, numbers, now_us, out)
             elif not is_carried and cluster not in shifts and self._may_end(numbers, now_us):
                 out.append(Send(gate, NumbersEnd(client, numbers.next)))
                 self._end(stream, now_us)
@@ -110,6 +109,23 @@ class Numbering:
                 found[cluster] = numbers.next - first
                 numbers.next += len(publications)
         return found
+
+    def met(self, gate: BrokerId, cluster: int, now_us: int, out: list[Effect]) -> None:
+        """A cluster's gate is linked: what its earlier life had not settled comes there first.
+
+        Of that some has numbers, some was sent before they began, or behind their end.
+        """
+        for (client, of), numbers in self._numbers.items():
+            if of == cluster and numbers.gate is None:
+                self._go_on_at(gate, client, numbers, now_us, out)
+
+    def _go_on_at(
+        self, gate: BrokerId, client: ClientId, numbers: _Numbers, now_us: int, out: list[Effect]
+    ) -> None:
+        """Tell who is the gate now that it cannot know more."""
+        numbers.gate, numbers.oldest = gate, numbers.first
+        numbers.since_us = now_us + self._parameters.doubt_us
+        out.append(Send(gate, NumbersBegin(client, None)))
 
     def _begin(self, stream: Stream, gate: BrokerId, first: int, now_us: int) -> _Numbers:
         numbers = self._numbers[stream] = _Numbers(gate, first, now_us)
