@@ -51,7 +51,6 @@ from shoal.mqtt.codec.packets import (
 )
 from shoal.mqtt.codec.properties import Properties
 from shoal.mqtt.connection.effects import Ask, ClientEffect, Write
-from shoal.mqtt.door.repeats import Repeats
 from shoal.mqtt.federation.roaming.arriving import ARRIVING_US
 from shoal.mqtt.memory.journal_records import read_records
 from shoal.mqtt.restoring import Remembered, restore
@@ -89,7 +88,8 @@ class Site(House):
             remembered.apply(read_records(batch))
         assert restore(self.clients, remembered, self.now_us) == []
         assert self.clients.journal is not None
-        self.clients.repeats = Repeats(self.clients.journal.heard)
+        assert self.clients.arrivals is not None
+        self.clients.arrivals.notice_repeats(self.clients.journal.heard)
         self.timers: dict[Any, int] = {}
         self.delivered: list[Deliver] = []
         self.gathered: list[ClientEffect] = []

@@ -25,14 +25,14 @@ from collections.abc import Callable, Iterable, Iterator
 from shoal.broker.effects import Deliver
 from shoal.model import BrokerId, Publication, SubscriptionId
 from shoal.mqtt.access import Access, Admission, Credentials, Everyone, Permissions
+from shoal.mqtt.arrivals import Arrivals
 from shoal.mqtt.codec.packets import Connect
 from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.connection.connection import Connection
 from shoal.mqtt.connection.effects import Ask, ClientEffect, Close, HalfClose, Write
 from shoal.mqtt.connection.house import Guest
 from shoal.mqtt.content import Json
-from shoal.mqtt.door.network import TO_ATTRIBUTE, Door
-from shoal.mqtt.door.repeats import Taker, stream_of
+from shoal.mqtt.door.network import Door
 from shoal.mqtt.due import MORE_TIMER, SILENCE_TIMER, Due
 from shoal.mqtt.federation.federation import Federation
 from shoal.mqtt.federation.roaming.homes import Homes
@@ -102,6 +102,8 @@ class BrokerClients:
         self.federation: Federation | None = None
         # Who gets what, where the broker's system wants to know.
         self.audience: Audience | None = None
+        # The way of what the machine delivers.
+        self.arrivals: Arrivals | None = None
         if self.door is not None:
             self.audience = Audience(self.sessions, self.subscriptions, self.door)
             self.federation = Federation(
@@ -118,15 +120,16 @@ class BrokerClients:
                 self.audience,
                 now_us,
             )
+            self.arrivals = Arrivals(
+                self.door,
+                self.federation,
+                self._fan_out,
+                self.retained,
+                self.audience,
+                self.sessions.lacking,
+            )
             self._reception.moving = self.federation.moving
             self._reception.crowding = self.federation.crowding
-        # Whether the network keeps publishers' order: then the last of each says what came before.
-        self.keeps_order = True
-        # Where it does not: the attribute by whose text it is kept, if by any.
-        self.ordered_by: str | None = None
-        # Notices what the machine delivers a second time, if it may; and how much that was.
-        self.repeats: Taker | None = None
-        self.repeated = 0
         # What must not be forgotten, if there is somebody to write it (see `restoring`).
         self.journal: Journal | None = None
         self._system_topics = SystemTopics(
@@ -185,11 +188,6 @@ class BrokerClients:
     def reason_to_refuse(self, now_us: int) -> str:
         """Why publications above QoS 0 are refused; empty while they are not."""
         return self._reception.reason_to_refuse(now_us)
-
-    @property
-    def are_in_streams(self) -> bool:
-        """Whether publications are in streams, each in order (see `shoal.mqtt.door.repeats`)."""
-        return self.keeps_order or self.ordered_by is not None
 
     @property
     def patience(self) -> Patience:
@@ -353,6 +351,8 @@ class BrokerClients:
         self._reception.journal = journal
         if self.federation is not None:
             self.federation.begin_journal(journal)
+        if self.arrivals is not None:
+            self.arrivals.journal = journal
 
     def may_publish_again(self, key: tuple[str, int]) -> bool:
         """Whether a publication can go out a second time: nobody but the door may have sent it."""
@@ -414,42 +414,9 @@ class BrokerClients:
 
     def deliver(self, deliveries: Iterable[Deliver], now_us: int) -> list[ClientEffect]:
         """The machine delivers to this broker's door."""
-        assert self.door is not None
-        assert self.federation is not None
-        journal = self.journal
-        audience = self.audience if self.audience is not None and self.audience.is_asked else None
-        for delivery in deliveries:
-            publication = delivery.routed.publication
-            if self.repeats is not None and not self.repeats.take(publication):
-                self._repeat(publication, now_us)
-                continue
-            if journal is not None and publication.assured and self.are_in_streams:
-                journal.hear(stream_of(publication, self.ordered_by), publication.sequence)
-            if TO_ATTRIBUTE in publication.attributes:
-                if publication.publisher != self.door.client:
-                    self.settle()
-                    self.federation.hear(publication.body, now_us)
-                continue
-            message = self.door.message(publication, now_us)
-            if message is not None:
-                if message.retain:
-                    self.retained.keep(message)
-                if audience is not None and delivery.routed.mark is not None:
-                    audience.note(delivery.routed, message, now_us)
-                self._fan_out.gather(message, now_us)
+        assert self.arrivals is not None
+        self.arrivals.take(deliveries, now_us)
         return self.take_effects()
-
-    def _repeat(self, publication: Publication, now_us: int) -> None:
-        """The machine has delivered this before, but maybe before some session was here."""
-        self.repeated += 1
-        if not publication.assured or TO_ATTRIBUTE in publication.attributes:
-            return
-        stream, number = stream_of(publication, self.ordered_by), publication.sequence
-        if self.sessions.lacking.covers(stream, number):
-            assert self.door is not None
-            message = self.door.message(publication, now_us)
-            if message is not None:
-                self._fan_out.make_up(message, stream, number, now_us)
 
     def linked(self, neighbour: BrokerId, is_ready: bool, now_us: int) -> None:
         """A link can carry publications now, or was given up, and the network fell in two."""

@@ -25,7 +25,6 @@ from shoal.mqtt.broker_clients import BrokerClients
 from shoal.mqtt.connection.connection import Connection
 from shoal.mqtt.connection.effects import Ask, ClientEffect, Close, HalfClose, Write
 from shoal.mqtt.content import TOPIC_ATTRIBUTE, Json
-from shoal.mqtt.door.repeats import Repeats, UnorderedRepeats
 from shoal.mqtt.federation.moving import Servers
 from shoal.mqtt.limits import Limits
 from shoal.mqtt.sessions.delivering.outgoing import ClientConnection
@@ -84,8 +83,6 @@ class MqttDoor:
             networked=networked,
             json=json,
         )
-        self.clients.keeps_order = node.machine.keeps_order
-        self.clients.ordered_by = node.machine.ordered_by
         self._access = access
         self._audit = Audit(node.clock.now_us)
         self._publishers = publishers
@@ -97,9 +94,10 @@ class MqttDoor:
         self._gathered: dict[Socket, list[bytes]] = {}
         self._closing: list[Callable[[], None]] = []
         heard = self.journal.heard if self.journal is not None else {}
-        self.clients.repeats = UnorderedRepeats()
-        if self.clients.are_in_streams:
-            self.clients.repeats = Repeats(heard, self.clients.ordered_by)
+        if self.clients.arrivals is not None:
+            self.clients.arrivals.notice_repeats(
+                heard, node.machine.ordered_by, keeps_order=node.machine.keeps_order
+            )
         self._sockets: dict[ClientConnection, Socket] = {}
         # Those of clients that were sent away, which may still say what they got.
         self._half_closed: dict[ClientConnection, Socket] = {}
@@ -394,7 +392,8 @@ class MqttDoor:
         if self._delivered:
             delivered, self._delivered = self._delivered, []
             self.carry_out(self.clients.deliver(delivered, self.node.clock.now_us()))
-            self.node.counts["repeats"] = self.clients.repeated
+            assert self.clients.arrivals is not None
+            self.node.counts["repeats"] = self.clients.arrivals.repeated
         self._sending_on.answer()
 
     def _record(self) -> None:

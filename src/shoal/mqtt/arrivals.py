@@ -1,0 +1,93 @@
+"""What the machine delivers to a broker's door, on its way to the clients that asked for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from shoal.broker.effects import Deliver
+from shoal.model import Publication
+from shoal.mqtt.door.network import TO_ATTRIBUTE, Door
+from shoal.mqtt.door.repeats import Repeats, Taker, UnorderedRepeats, stream_of
+from shoal.mqtt.federation.federation import Federation
+from shoal.mqtt.memory.journal import Journal
+from shoal.mqtt.sessions.audience import Audience
+from shoal.mqtt.sessions.fan_out import FanOut
+from shoal.mqtt.sessions.had import Lacking
+from shoal.mqtt.sessions.retained import RetainedStore
+
+
+class Arrivals:
+    """Each publication once, in the order in which they come; what brokers say to each other, too.
+
+    `lacking` says what sessions may lack that came before they did.
+    """
+
+    def __init__(
+        self,
+        door: Door,
+        federation: Federation,
+        fan_out: FanOut,
+        retained: RetainedStore,
+        audience: Audience,
+        lacking: Lacking,
+    ) -> None:
+        self._door = door
+        self._federation = federation
+        self._fan_out = fan_out
+        self._retained = retained
+        self._audience = audience
+        self._lacking = lacking
+        self.journal: Journal | None = None
+        # How many the machine has delivered a second time.
+        self.repeated = 0
+        self._repeats: Taker | None = None
+        self._ordered_by: str | None = None
+        self._are_in_streams = True
+
+    def notice_repeats(
+        self, heard: Mapping[str, int], ordered_by: str | None = None, *, keeps_order: bool = True
+    ) -> None:
+        """The machine may deliver again what was heard before, or is from now on.
+
+        Where the network does not keep publishers' order, `ordered_by` is the attribute by whose
+        text it is kept, if by any (see `shoal.mqtt.door.repeats`).
+        """
+        self._ordered_by = ordered_by
+        self._are_in_streams = keeps_order or ordered_by is not None
+        self._repeats = Repeats(heard, ordered_by) if self._are_in_streams else UnorderedRepeats()
+
+    def take(self, deliveries: Iterable[Deliver], now_us: int) -> None:
+        """Hand on what the machine has delivered."""
+        door, repeats = self._door, self._repeats
+        journal = self.journal if self._are_in_streams else None
+        audience = self._audience if self._audience.is_asked else None
+        for delivery in deliveries:
+            publication = delivery.routed.publication
+            if repeats is not None and not repeats.take(publication):
+                self._repeat(publication, now_us)
+                continue
+            if journal is not None and publication.assured:
+                journal.hear(stream_of(publication, self._ordered_by), publication.sequence)
+            if TO_ATTRIBUTE in publication.attributes:
+                if publication.publisher != door.client:
+                    self._fan_out.settle()
+                    self._federation.hear(publication.body, now_us)
+                continue
+            message = door.message(publication, now_us)
+            if message is not None:
+                if message.retain:
+                    self._retained.keep(message)
+                if audience is not None and delivery.routed.mark is not None:
+                    audience.note(delivery.routed, message, now_us)
+                self._fan_out.gather(message, now_us)
+
+    def _repeat(self, publication: Publication, now_us: int) -> None:
+        """The machine has delivered this before, but maybe before some session was here."""
+        self.repeated += 1
+        if not publication.assured or TO_ATTRIBUTE in publication.attributes:
+            return
+        stream, number = stream_of(publication, self._ordered_by), publication.sequence
+        if self._lacking.covers(stream, number):
+            message = self._door.message(publication, now_us)
+            if message is not None:
+                self._fan_out.make_up(message, stream, number, now_us)
