@@ -63,7 +63,7 @@ async def test_what_was_delivered_before_a_restart_is_not_delivered_again(
                     identifier="c",
                     protocol=aiomqtt.ProtocolVersion.V5,
                     clean_start=False,
-                    properties=properties(),
+                    properties=properties(follows=False),
                 )
                 async with client:
                     if not got:

@@ -120,11 +120,16 @@ class Attachments:
             out.append(SetTimer(TIMER, now_us + self._retry_us))
 
     def _choose(self, purpose: Attachment, out: list[Effect]) -> None:
+        is_behind = False
         for candidate in purpose.candidates:
             if (purpose, candidate) in self._ready:
                 if candidate != purpose.current:
                     self._use(purpose, candidate, out)
                 return
+            if is_behind:
+                # Who is used has yet to say all anew; nobody worse is awaited for that.
+                continue
+            is_behind = candidate == purpose.current
             if candidate in self._linked:
                 # It will be ready soon; nobody worse is asked meanwhile.
                 self._awaited(purpose, candidate, out)
