@@ -22,7 +22,7 @@ from tests.seeds.test_random_networks import _seeds
 QUICK = {
     "dynatops": (5, 10, 19),
     "tco": (0, 1, 3),
-    "octopia": (7, 18, 31, 40, 300),
+    "octopia": (7, 8, 18, 25, 31, 107, 300),
     "tid": (5, 30, 200),
 }
 SOAK = range(1_000)

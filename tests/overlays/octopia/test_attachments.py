@@ -12,9 +12,16 @@ class Bench:
 
     def __init__(self) -> None:
         self.awaited: list[BrokerId] = []
+        self.may_leave = True
         self.purpose = Attachment(("a", "b", "c"))
         self.attachments = Attachments(
-            [self.purpose], (), 1_000, self._await, lambda *_: None, lambda _: False
+            [self.purpose],
+            (),
+            1_000,
+            self._await,
+            lambda *_: None,
+            lambda _: False,
+            lambda *_: self.may_leave,
         )
         for each in self.purpose.candidates:
             self.attachments.linked(each)
@@ -46,3 +53,16 @@ def test_who_is_ready_takes_the_place_of_who_has_to_say_all_anew() -> None:
     bench.attachments.linked("a")
     bench.settle()
     assert bench.purpose.current == "c"
+
+
+def test_who_is_used_is_left_for_somebody_better_when_it_may_be() -> None:
+    bench = Bench()
+    bench.attachments.ready(bench.purpose, "b")
+    bench.settle()
+    bench.may_leave = False
+    bench.attachments.ready(bench.purpose, "a")
+    bench.settle()
+    assert bench.purpose.current == "b"
+    bench.may_leave = True
+    bench.settle()
+    assert bench.purpose.current == "a"

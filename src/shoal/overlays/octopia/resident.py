@@ -112,6 +112,7 @@ class Resident:
             parameters.retry_us,
             self._say_up,
             self._is_link_needed,
+            self._is_doubtful,
             keeps_order=parameters.dynamic not in UNORDERED,
             has_linked_up=not comes,
         )
@@ -308,6 +309,9 @@ class Resident:
 
     def can_reach(self, broker: BrokerId) -> bool:
         return broker in self._usable and broker not in self._frozen
+
+    def _is_doubtful(self, cluster: int, now_us: int) -> bool:
+        return self.routing.numbering.is_doubtful(cluster, now_us)
 
     def _is_silent(self, broker: BrokerId) -> bool:
         return broker in self.met and broker not in self._usable

@@ -43,7 +43,8 @@ class Attachments:
 
     `given` are the brokers that the driver links by itself.  `awaited` is told who is to say what
     must be known of it for a purpose, `switched` when another, or nobody, is used for it.  A link
-    that another end needs (`is_needed`) is not ended.
+    that another end needs (`is_needed`) is not ended.  `may_leave` says whether, at a time, who is
+    used may be left for somebody better; until then that is tried again.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class Attachments:
         awaited: Callable[[Attachment, BrokerId, list[Effect]], None],
         switched: Callable[[Attachment, BrokerId | None, list[Effect]], None],
         is_needed: Callable[[BrokerId], bool],
+        may_leave: Callable[[Attachment, int], bool],
     ) -> None:
         self.purposes = list(purposes)
         self._given = frozenset(given)
@@ -61,6 +63,7 @@ class Attachments:
         self._awaited = awaited
         self._switched = switched
         self._is_needed = is_needed
+        self._may_leave = may_leave
         self._linked: set[BrokerId] = set()
         self._ready: set[tuple[Attachment, BrokerId]] = set()
         self._absent: set[BrokerId] = set()
@@ -109,7 +112,7 @@ class Attachments:
     def settle(self, now_us: int, out: list[Effect]) -> None:
         """After any change: use the best there are, ask for better ones."""
         for purpose in self.purposes:
-            self._choose(purpose, out)
+            self._choose(purpose, now_us, out)
         self._end_unused(out)
         is_whole = all(
             not purpose.candidates or purpose.current == purpose.candidates[0]
@@ -119,11 +122,12 @@ class Attachments:
             self._is_timer_set = True
             out.append(SetTimer(TIMER, now_us + self._retry_us))
 
-    def _choose(self, purpose: Attachment, out: list[Effect]) -> None:
+    def _choose(self, purpose: Attachment, now_us: int, out: list[Effect]) -> None:
         is_behind = False
         for candidate in purpose.candidates:
             if (purpose, candidate) in self._ready:
-                if candidate != purpose.current:
+                is_other = candidate != purpose.current
+                if is_other and (is_behind or self._may_be_left(purpose, now_us)):
                     self._use(purpose, candidate, out)
                 return
             if is_behind:
@@ -141,6 +145,10 @@ class Attachments:
                     out.append(OpenLink(candidate))
                 if not self._has_ready(purpose):
                     return
+
+    def _may_be_left(self, purpose: Attachment, now_us: int) -> bool:
+        """Whether who is used may be left for somebody better now."""
+        return purpose.current is None or self._may_leave(purpose, now_us)
 
     def _has_ready(self, purpose: Attachment) -> bool:
         return any(found is purpose for found, _ in self._ready)

@@ -28,8 +28,9 @@ class Ties:
 
     `linked` are all neighbours, `given` those that the driver links by itself.  `say_up` tells the
     cluster, but one broker of it, to whom this one links up; with `has_linked_up` it was told.  A
-    link that another end needs (`is_needed`) is not ended.  Without `keeps_order` an entry that
-    changes is left at once.
+    link that another end needs (`is_needed`) is not ended.  `is_doubtful` says of a cluster, at a
+    time, whether what went to who entered it before may still come back.  Without `keeps_order` an
+    entry that changes is left at once.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class Ties:
         retry_us: int,
         say_up: Callable[[BrokerId | None, list[Effect]], None],
         is_needed: Callable[[BrokerId], bool],
+        is_doubtful: Callable[[int, int], bool],
         *,
         keeps_order: bool,
         has_linked_up: bool,
@@ -58,6 +60,7 @@ class Ties:
         self._sweeps = sweeps
         self._linked = linked
         self._say_up = say_up
+        self._is_doubtful = is_doubtful
         self._keeps_order = keeps_order
         # Whether others know to whom it links up: of who was there from the beginning they do.
         self._has_linked_up = has_linked_up
@@ -70,7 +73,9 @@ class Ties:
         self._cluster_of: dict[Attachment, int] = {}
         # Who knows what is advertised here.
         self.advertised_to: set[BrokerId] = set()
-        self.attachments = Attachments([], given, retry_us, self._await, self._switch, is_needed)
+        self.attachments = Attachments(
+            [], given, retry_us, self._await, self._switch, is_needed, self._may_leave
+        )
         self.choose_candidates([])
 
     def begin_linked(self, neighbours: Iterable[BrokerId]) -> None:
@@ -198,6 +203,10 @@ class Ties:
             self._sweeps.begin(cluster, before, out)
         else:
             self._leave_entry(before, out)
+
+    def _may_leave(self, purpose: Attachment, now_us: int) -> bool:
+        """Not who has just become an entry: what came back to be sent there may not be all yet."""
+        return purpose is self.up or not self._is_doubtful(self._cluster_of[purpose], now_us)
 
     def _withdraw(self, purpose: Attachment, broker: BrokerId, out: list[Effect]) -> None:
         """Tell a broker no more what is advertised here."""

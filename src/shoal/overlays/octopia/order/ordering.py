@@ -169,6 +169,13 @@ class Numbering:
             return False
         return number >= numbers.oldest
 
+    def is_doubtful(self, cluster: int, now_us: int) -> bool:
+        """Whether what went to an earlier gate of a cluster may still be coming back."""
+        return any(
+            of == cluster and now_us < numbers.since_us
+            for (_, of), numbers in self._numbers.items()
+        )
+
     def forget(self, gate: BrokerId, now_us: int) -> None:
         """A gate is lost, or knows nothing any more.
 
