@@ -240,6 +240,26 @@ async def test_no_broker_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
             pass
 
 
+@on_loop
+async def test_who_hangs_up_at_once_may_speak_an_older_mqtt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("shoal.client.client.CONNECT_TIMEOUT_S", 1.0)
+
+    async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.close()
+
+    server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    for version, is_said in (("5", True), ("3.1.1", False)):
+        with pytest.raises(ClientError) as caught:
+            async with Client(f"127.0.0.1:{port}", version=version):
+                pass
+        assert ("hangs up; does it speak MQTT 3.1.1 only?" in str(caught.value)) == is_said
+    server.close()
+
+
 @given(VALUES.filter(lambda value: value == value and abs(value) != float("inf")
        if isinstance(value, float) else True) | st.text())  # fmt: skip
 def test_values_are_read_as_they_were(value: bool | int | float | str) -> None:

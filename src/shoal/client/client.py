@@ -42,7 +42,7 @@ from shoal.language import parse
 from shoal.matching.topics.filters import check_topic
 from shoal.model import Value, check_attributes
 from shoal.mqtt.codec.packet_readers import check_topic_filter
-from shoal.mqtt.codec.packet_types import MQTT_3_1_1
+from shoal.mqtt.codec.packet_types import MQTT_3_1_1, MQTT_5
 from shoal.mqtt.codec.packets import Publish, SubscriptionRequest
 from shoal.mqtt.codec.properties import Properties
 
@@ -227,6 +227,9 @@ class Client:
             await self._dialler.check(socket, self.address)
         except MismatchError as error:
             self._does_not_fit(error)
+        else:
+            if not self._problem and self._session.version == MQTT_5:
+                self._problem = "who listens there hangs up; does it speak MQTT 3.1.1 only?"
 
     def _does_not_fit(self, error: MismatchError) -> None:
         """That ends a client that was never in; later it may be mended."""
