@@ -132,7 +132,7 @@ bench-rearranging: install ## publishers that move and links that are exchanged,
 	$(BIN)/python benchmarks/bench_rearranging.py
 
 bench-moving-clients: install ## publishers that move, subscribers that move, and both, on flights and quotes
-	$(BIN)/python benchmarks/bench_moving_clients.py /tmp/shoal-moving-clients
+	$(BIN)/python benchmarks/bench_moving_clients.py build/moving-clients
 
 bench-moves: install ## delays at a steady pace while clients are sent from broker to broker, live
 	$(BIN)/python benchmarks/bench_moves.py
@@ -143,5 +143,5 @@ bench-whereabouts: install ## messages between 100 brokers when clients connect,
 bench-bluedove-order: install ## what a publisher's order costs a live BlueDove cluster
 	$(BIN)/python benchmarks/bench_bluedove_order.py
 
-clean: ## remove .venv, caches and the demo's output
-	rm -rf .venv demo .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+clean: ## remove .venv, caches and the output of the demo and of benchmarks
+	rm -rf .venv demo build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

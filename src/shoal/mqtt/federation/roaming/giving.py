@@ -144,7 +144,7 @@ class Giving:
             return last, gaps, {}, False
         heard = in_short(self.journal.heard)
         if session.arriving_us is None:
-            here = of_doors(self.journal.heard)
+            here = of_doors(heard.last)
             last = last | {door: max(number, last.get(door, 0)) for door, number in here.items()}
         return last, gaps, *heard
 

@@ -126,8 +126,8 @@ class Attachments:
         is_behind = False
         for candidate in purpose.candidates:
             if (purpose, candidate) in self._ready:
-                is_other = candidate != purpose.current
-                if is_other and (is_behind or self._may_be_left(purpose, now_us)):
+                is_free = is_behind or purpose.current is None
+                if candidate != purpose.current and (is_free or self._may_leave(purpose, now_us)):
                     self._use(purpose, candidate, out)
                 return
             if is_behind:
@@ -145,10 +145,6 @@ class Attachments:
                     out.append(OpenLink(candidate))
                 if not self._has_ready(purpose):
                     return
-
-    def _may_be_left(self, purpose: Attachment, now_us: int) -> bool:
-        """Whether who is used may be left for somebody better now."""
-        return purpose.current is None or self._may_leave(purpose, now_us)
 
     def _has_ready(self, purpose: Attachment) -> bool:
         return any(found is purpose for found, _ in self._ready)
