@@ -187,7 +187,8 @@ class Excuses:
     - "What was handed to a broker" for a group: "only if that broker and the publisher's die
       together, when the member has it already, can two have it".
     - "For 5 s a session that has moved waits for a broker that died behind it, or stands still;
-      what that one still has comes when it is back, out of order".
+      what that one still has comes when it is back, out of order"; so does what a publisher had
+      published there at QoS 2.
     - A member of a group whose session ends with its connection takes with it what it was being
       sent (MQTT 5, 4.8.2); for half a second the others do not know that it has gone.
     """
@@ -246,11 +247,15 @@ class Excuses:
         )
 
     def disorder(self, got: Got, sent: Sent) -> bool:
-        """Whether it may come from a broker that its subscriber has left, and that was away."""
+        """Whether it may come from a broker that one of its clients left, and that was away."""
         left = {place.broker for place in self._places[got.client] if place.at_s <= got.at_s}
+        left.discard(got.broker)
+        if sent.qos == 2:
+            places = [each.broker for each in self._places[sent.client] if each.at_s <= got.at_s]
+            left |= set(places) - set(places[-1:])
         return any(
             away_s + WAITED_S <= back_s and away_s <= got.at_s and sent.at_s <= back_s
-            for broker in left - {got.broker}
+            for broker in left
             for away_s, back_s in self._away.get(broker, ())
         )
 

@@ -257,6 +257,20 @@ def test_what_a_broker_has_that_died_behind_a_session_comes_out_of_order() -> No
     assert kinds([*both, *others, *late, *down]) == [("disordered", "S1")]
 
 
+def test_so_does_what_a_publisher_left_at_a_broker_that_died_at_qos_2() -> None:
+    down = [Killed(at_s=2, broker="B1"), Ready(at_s=8, broker="B1")]
+    briefly = [Killed(at_s=2, broker="B1"), Ready(at_s=3, broker="B1")]
+    for publisher, excused in (("P2", []), ("P1", [("disordered", "S1")])):
+        both = [*published(1, publisher, 1), *published(1, publisher, 2)]
+        others = [got(8, name, publisher, n) for name in ("F1", "G1") for n in (1, 2)]
+        late = [got(8.5, "S1", publisher, 2), got(8.6, "S1", publisher, 1)]
+        there, on = entered(0.5, publisher, "B1"), entered(1.5, publisher, "B2", present=True)
+        moved = [*both, *others, *late, *there, *on]
+        assert kinds([*moved, *down]) == excused
+        assert kinds([*moved, *briefly]) == [("disordered", "S1")]
+        assert kinds([*both, *others, *late, *there, *down]) == [("disordered", "S1")]
+
+
 def test_so_does_what_a_broker_has_that_stood_still() -> None:
     both = [*published(1, "P1", 1), *published(1, "P1", 2)]
     others = [got(8, name, "P1", n) for name in ("F1", "G1") for n in (1, 2)]

@@ -11,6 +11,7 @@ from shoal.mqtt.memory.journal_records import read_records
 from shoal.mqtt.restoring import Remembered, restore
 from shoal.mqtt.sessions.session import Session
 from tests.mqtt.house import House
+from tests.mqtt.network_house import Network
 
 
 class RememberingHouse(House):
@@ -37,6 +38,36 @@ class RememberingHouse(House):
     def killed(self, after_s: float = 0, **limits: Any) -> RememberingHouse:
         """The house that is made of what this one has written, some time later."""
         return RememberingHouse(self.batches, self.now_us + round(after_s * 1e6), **limits)
+
+
+class Memory:
+    """What the brokers of a network have written."""
+
+    def __init__(self, network: Network) -> None:
+        self.network = network
+        self.written: dict[str, Remembered] = {}
+        for name, site in network.sites.items():
+            self.written[name] = Remembered()
+            assert restore(site.clients, Remembered(), site.now_us) == []
+
+    def restart(self, *names: str) -> None:
+        """Their MQTT sides are killed at once, and are there again."""
+        for name in names:
+            self.forget(name)
+        for name in names:
+            site = self.network[name]
+            assert restore(site.clients, self.written[name], site.now_us) == []
+        for name in names:
+            site = self.network[name]
+            site.carry_out(site.clients.take_effects())
+
+    def forget(self, name: str) -> None:
+        site = self.network[name]
+        journal = site.clients.journal
+        if journal is not None and (batch := journal.take()):
+            self.written[name].apply(read_records(batch))
+        limits = site.clients.limits
+        site.clients = BrokerClients(name, site.now_us, limits=limits, networked=True)
 
 
 def remembered(batches: list[bytes]) -> Remembered:

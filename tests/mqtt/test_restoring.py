@@ -29,7 +29,7 @@ from shoal.mqtt.restoring import Remembered, restore
 from shoal.mqtt.sessions.session import Outgoing
 from tests.mqtt.house import Client, will
 from tests.mqtt.network_house import Network
-from tests.mqtt.remembering import RememberingHouse
+from tests.mqtt.remembering import Memory, RememberingHouse
 
 KEPT = Properties(session_expiry_interval_s=600)
 
@@ -285,36 +285,6 @@ def test_what_there_is_no_room_for_is_refused() -> None:
 
 
 # --- in a network ---------------------------------------------------------------------------------
-
-
-class Memory:
-    """What the brokers of a network have written."""
-
-    def __init__(self, network: Network) -> None:
-        self.network = network
-        self.written: dict[str, Remembered] = {}
-        for name, site in network.sites.items():
-            self.written[name] = Remembered()
-            assert restore(site.clients, Remembered(), site.now_us) == []
-
-    def restart(self, *names: str) -> None:
-        """Their MQTT sides are killed at once, and are there again."""
-        for name in names:
-            self.forget(name)
-        for name in names:
-            site = self.network[name]
-            assert restore(site.clients, self.written[name], site.now_us) == []
-        for name in names:
-            site = self.network[name]
-            site.carry_out(site.clients.take_effects())
-
-    def forget(self, name: str) -> None:
-        site = self.network[name]
-        journal = site.clients.journal
-        if journal is not None and (batch := journal.take()):
-            self.written[name].apply(read_records(batch))
-        limits = site.clients.limits
-        site.clients = BrokerClients(name, site.now_us, limits=limits, networked=True)
 
 
 NAMES = ("B1", "B2", "B3")

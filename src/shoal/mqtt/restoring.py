@@ -195,7 +195,7 @@ class _Nobody:
 
     def settled(self, owed: Owed) -> None:
         """When the client asks again, it is answered at once."""
-        self._session.unsettled.pop(owed.packet_id, None)
+        self._session.settled(owed.packet_id)
         self._session.has_received(owed.packet_id)
 
     def note(self, owed: Owed) -> None:
@@ -240,7 +240,7 @@ class _Restoring:
         session.entered_us, session.left_us = put.entered_us, put.left_us
         session.will, session.arriving_us = put.will, put.arriving_us
         session.going, session.user, session.began_us = put.going, put.user, put.began_us
-        session.farewells = put.farewells
+        session.farewells, session.waits_to_publish = put.farewells, put.waits_to_publish
         if put.had or put.gaps:
             session.had = Had(put.had, put.gaps)
             self._clients.sessions.lacking.note(session.had)

@@ -240,7 +240,7 @@ class Incoming:
         """One of those that are owed is settled: answer it, unless an earlier one is not."""
         owed.is_settled = True
         if owed.qos == 2:
-            self._session.unsettled.pop(owed.packet_id, None)
+            self._session.settled(owed.packet_id)
             self._has_received(owed.packet_id)
         queue = self._owed
         if self._outlet.connection.is_closed:

@@ -63,12 +63,15 @@ class Serving:
         then it is to be handed the rest again.  MqttError for what breaks the standard.
         """
         has_published = False
+        waits_to_publish = self.session.waits_to_publish
         work = 0
         for place in range(first, len(packets)):
             packet = packets[place]
             if work >= TURN and type(packet) not in PASSING:
                 return place
             if type(packet) is Publish:
+                if waits_to_publish:
+                    return place
                 work += self.incoming.on_publish(packet, now_us)
                 has_published = True
                 continue

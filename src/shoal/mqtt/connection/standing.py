@@ -109,7 +109,12 @@ class Standing:
         """
         if self.is_held or self.is_moving or self.is_waiting or self._house.is_held:
             return True
-        return self._serving is not None and self._serving.incoming.is_full
+        if self._serving is None:
+            return False
+        # A publication that waits has all wait that was said behind it.
+        if self._held and self._serving.session.waits_to_publish:
+            return True
+        return self._serving.incoming.is_full
 
     @property
     def holds(self) -> bool:

@@ -114,7 +114,8 @@ class SessionState(msgspec.Struct, frozen=True, tag=True, array_like=True):
     `received` are identifiers of QoS 2 publications from the client; `user` and `began_us` are as
     in `Entered`.  `arriving_us` is the stamp of a journey that this session is still on.  `had` is
     what it has had so far: of each door that publishes, the last publication.  It lacks `gaps`, and
-    may have had what is `heard` where it was, which may be `all_heard` there (see `Had`).
+    may have had what is `heard` where it was, which may be `all_heard` there (see `Had`).  While
+    something that its client published at QoS 2 is not `is_settled`, what it publishes next waits.
     """
 
     journey: Journey
@@ -129,6 +130,15 @@ class SessionState(msgspec.Struct, frozen=True, tag=True, array_like=True):
     gaps: Mapping[str, Gaps] = {}
     heard: Mapping[str, int] = {}
     all_heard: bool = False
+    is_settled: bool = True
+
+
+class Settling(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Whether all is settled now that the client published before it left `broker`."""
+
+    journey: Journey
+    broker: BrokerId
+    is_settled: bool
 
 
 class Offer(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -302,6 +312,7 @@ Control = (
     | Item
     | SessionPart
     | SessionState
+    | Settling
     | Offer
     | Adopted
     | Declined

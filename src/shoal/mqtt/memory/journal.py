@@ -221,6 +221,7 @@ class Journal:
                 {} if had is None else had.last,
                 session.farewells,
                 {} if had is None else had.gaps,
+                session.waits_to_publish,
             )
         )
 

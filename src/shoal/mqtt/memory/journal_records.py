@@ -28,7 +28,8 @@ class SessionPut(msgspec.Struct, frozen=True, tag=0, array_like=True, gc=False):
     With `arriving_us` the session is on its way here from elsewhere, on the journey of that stamp.
     With `going` it was sent to that broker, on the journey of that stamp, and is kept until it is
     there.  `user` is whose it is, `began_us` when it began, `had` and `gaps` what it had where it
-    was before (see `Had`), `farewells` who waits for the last word from here.
+    was before (see `Had`), `farewells` who waits for the last word from here.  With
+    `waits_to_publish` what its client published there is not settled.
     """
 
     client_id: str
@@ -43,6 +44,7 @@ class SessionPut(msgspec.Struct, frozen=True, tag=0, array_like=True, gc=False):
     had: Mapping[ClientId, int] = {}
     farewells: tuple[Farewell, ...] = ()
     gaps: Mapping[str, Gaps] = {}
+    waits_to_publish: bool = False
 
 
 class SessionEnd(msgspec.Struct, frozen=True, tag=1, array_like=True, gc=False):

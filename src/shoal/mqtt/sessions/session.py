@@ -7,7 +7,7 @@ Source: MQTT Version 5.0, section 4.1.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from hashlib import blake2b
 from typing import NamedTuple, Protocol
 
@@ -163,6 +163,7 @@ class Session(Delivery):
 
     __slots__ = (
         "arriving_us",
+        "at_settled",
         "began_us",
         "diversion",
         "entered_us",
@@ -178,6 +179,7 @@ class Session(Delivery):
         "received",
         "subscriptions",
         "unsettled",
+        "waits_to_publish",
         "will",
     )
 
@@ -215,6 +217,10 @@ class Session(Delivery):
         self.received: set[int] = set()
         # Those among them whose PUBREC is still owed, since they are not settled.
         self.unsettled: dict[int, Owed] = {}
+        # Whether it has such where it was: what its client publishes here would overtake them.
+        self.waits_to_publish = False
+        # Who wants to know that there are none of both any more.
+        self.at_settled: Callable[[], None] | None = None
         # Where messages go while the session moves between brokers (see `roaming`).
         self.diversion: Diversion | None = None
 
@@ -249,6 +255,28 @@ class Session(Delivery):
             self.diversion.deliver(message, qos, retain, identifiers, now_us)
 
     # --- what comes from the client -----------------------------------------------------------
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing that its client published, here or where it was, is under way."""
+        return not (self.unsettled or self.waits_to_publish)
+
+    def settled(self, packet_id: int) -> None:
+        """What its client published under that identifier is settled."""
+        self.unsettled.pop(packet_id, None)
+        self._look_whether_settled()
+
+    def may_publish(self) -> None:
+        """What its client published where it was is settled, or is not waited for any more."""
+        if self.waits_to_publish:
+            self.waits_to_publish = False
+            if self.journal is not None:
+                self.journal.moved(self)
+            self._look_whether_settled()
+
+    def _look_whether_settled(self) -> None:
+        if self.at_settled is not None and self.is_settled:
+            self.at_settled()
 
     def has_received(self, packet_id: int) -> None:
         """A QoS 2 publication is settled: it is not taken again, whatever happens to the broker."""

@@ -45,6 +45,7 @@ LATE_US = 5 * MICROSECONDS
 
 ARRIVING_TIMER = "arriving"
 LATE_TIMER = "late"
+SETTLING_TIMER = "settling"
 OPEN_TIMER = "open"
 SPREADING_TIMER = "spreading"
 
@@ -117,6 +118,7 @@ class Arriving:
         self.expect(session, journey, now_us)
         # Behind what is published again, which has lower numbers.
         self._timers.set((SPREADING_TIMER, journey), now_us)
+        self._await_settling(session, journey, now_us)
 
     def due(self, kind: str, journey: Journey, now_us: int) -> None:
         """One of this module's timers."""
@@ -128,6 +130,8 @@ class Arriving:
             self._bid_farewells(move.session, now_us)
         elif move is not None and kind == OPEN_TIMER:
             self.close(journey, now_us)
+        elif move is not None and kind == SETTLING_TIMER:
+            move.session.may_publish()
         elif kind == LATE_TIMER:
             session, known = self._late.pop(journey)
             diversion = session.diversion
@@ -141,6 +145,19 @@ class Arriving:
         """A broker where the session was is there."""
         if move.is_holding:
             self._timers.set((ARRIVING_TIMER, move.arrival), now_us + ARRIVING_US)
+
+    def _await_settling(self, session: Session, journey: Journey, now_us: int) -> None:
+        if session.waits_to_publish:
+            self._timers.set((SETTLING_TIMER, journey), now_us + ARRIVING_US)
+
+    def settling(self, journey: Journey, now_us: int, *, is_settled: bool) -> None:
+        """A broker where the session was says how far what its client published there is."""
+        move = self._moves.get(journey)
+        if move is not None and is_settled:
+            self._timers.cancel((SETTLING_TIMER, journey))
+            move.session.may_publish()
+        elif move is not None:
+            self._await_settling(move.session, journey, now_us)
 
     def _say(self, to: str, control: Departed, now_us: int) -> int:
         return self._door.send(to, encode_control(control), now_us)
@@ -164,6 +181,8 @@ class Arriving:
         session.began_us, session.entered_us = state.began_us, state.journey[1]
         move = self.expect(session, state.journey, now_us)
         session.received.update(state.received)
+        session.waits_to_publish = not state.is_settled
+        self._await_settling(session, state.journey, now_us)
         self._note_had(session, state)
         move.known.update(waiting.came)
         for item in waiting.items:
@@ -302,6 +321,7 @@ class Arriving:
             return
         move.arrive(now_us)
         self.forget(move.session)
+        move.session.may_publish()
         move.session.farewells = ()
         move.close()
         if move.known:
@@ -314,4 +334,5 @@ class Arriving:
         if isinstance(move, Move) and move.arrival is not None:
             self._timers.cancel((ARRIVING_TIMER, move.arrival))
             self._timers.cancel((OPEN_TIMER, move.arrival))
+            self._timers.cancel((SETTLING_TIMER, move.arrival))
             self._moves.pop(move.arrival, None)

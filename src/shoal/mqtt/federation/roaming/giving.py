@@ -12,6 +12,7 @@ wants answered any more costs it nothing.
 | given | Declined | stays home, or goes to who asked meanwhile |
 | given | Entered on a later journey, asking | Offer; the question waits for what became of it |
 | given, adopted | something for the client | keeps it, and sends an Item |
+| given, adopted | a second over, or all that its client published is settled | Settling |
 | adopted | DEPARTING_US over, all has come here and is settled | Departed → departed |
 | departed | a second over | Departed, again |
 | any | Taken | forgets the session |
@@ -32,6 +33,7 @@ from shoal.mqtt.federation.controls import (
     Journey,
     Offer,
     SessionState,
+    Settling,
     Taken,
     encode_control,
     item_of,
@@ -130,7 +132,9 @@ class Giving:
             session.began_us,
             session.arriving_us,
             *self._had(session),
+            session.is_settled,
         )
+        move.is_settling = not session.is_settled
         self._say(broker, encode_control(state), now_us)
 
     def _had(self, session: Session) -> tuple[Last, Mapping[str, Gaps], Last, bool]:
@@ -159,11 +163,13 @@ class Giving:
         self._begin(move, broker, journey, now_us)
         # The other has waited all the time that this broker was down: it hears at once.
         self._timers.set((GIVING_TIMER, journey), now_us)
-        move.is_restored = True
+        move.is_restored = move.is_settling = True
 
     def _begin(self, move: Move, broker: BrokerId, journey: Journey, now_us: int) -> None:
         move.give_to(broker, journey)
         self._moves[journey[0]] = move
+        move.is_settling = move.is_telling = False
+        move.session.at_settled = lambda: self._timers.set((GIVING_TIMER, journey), 0)
         self._timers.set((GIVING_TIMER, journey), now_us + ASK_US)
 
     def withdraw(self, client_id: str) -> Move | None:
@@ -172,7 +178,7 @@ class Giving:
         if move is not None:
             assert move.target is not None
             self._timers.cancel((GIVING_TIMER, move.target[1]))
-            move.session.going = None
+            move.session.going = move.session.at_settled = None
         return move
 
     def send_item(
@@ -191,6 +197,8 @@ class Giving:
         move = self._moves.get(journey[0])
         if move is None or move.target is None or move.target[1] != journey:
             return
+        if move.is_settling:
+            self._tell_of_settling(move, now_us)
         may_depart = move.is_adopted and not move.is_departed and now_us >= move.departs_us
         if may_depart and not move.session.unsettled and move.arrival is None:
             move.is_departed = True
@@ -205,6 +213,21 @@ class Giving:
         if not (may_depart and move.session.unsettled):
             self._ask(move, now_us)
         self._timers.set((GIVING_TIMER, journey), now_us + ASK_US)
+
+    def _tell_of_settling(self, move: Move, now_us: int) -> None:
+        """One word at a time, as in `_ask`; that all is settled is said in any case."""
+        is_settled = move.session.is_settled
+        if move.is_telling and not is_settled:
+            return
+        assert move.target is not None
+        broker, journey = move.target
+        move.is_telling, move.is_settling = True, not is_settled
+
+        def told(_: int) -> None:
+            move.is_telling = False
+
+        control = Settling(journey, self._broker_id, is_settled)
+        self._door.notice(self._say(broker, encode_control(control), now_us), told)
 
     def _ask(self, move: Move, now_us: int) -> None:
         """One question at a time: more of them would only fill a link that is down."""

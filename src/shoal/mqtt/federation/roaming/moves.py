@@ -136,6 +136,9 @@ class Move:
         self.departs_us = 0
         # Whether the last question to the target is still under way.
         self.is_asking = False
+        # Whether the target waits to hear that what was published here is settled; and whether the
+        # last word of that is still under way.
+        self.is_settling = self.is_telling = False
         # Who else has asked for the session meanwhile.
         self.question: Entered | None = None
         # Whether this broker was killed since: what it had sent may be lost.

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from shoal.model import BrokerId
-from shoal.mqtt.federation.controls import Adopted, Control, Declined, Journey, Taken
+from shoal.mqtt.federation.controls import Adopted, Control, Declined, Departed, Offer, Taken
 from shoal.mqtt.federation.roaming.arriving import Arriving
 from shoal.mqtt.federation.roaming.fetching import Fetching
 from shoal.mqtt.federation.roaming.homes import Homes
@@ -35,15 +34,16 @@ class Receipts:
         self._arriving = arriving
         self._say = say
 
-    def answer(self, journey: Journey, broker: BrokerId, now_us: int, *, is_last: bool) -> None:
+    def answer(self, control: Offer | Departed, now_us: int) -> None:
         """Another broker asks what became of a session that it has sent."""
+        journey, broker = control.journey, control.broker
         client_id, at_us = journey
         journal = self.journal
         if journal is not None and journal.is_failing:
             return  # it is on no disk; the other asks again
         move = self._arriving.get(journey)
         if move is not None:
-            if is_last:
+            if isinstance(control, Departed):
                 # Taken is said when it is asked again: by then it is written.
                 self._arriving.close(journey, now_us)
             else:

@@ -26,6 +26,7 @@ it is over, and whoever is killed meanwhile.
 | came back meanwhile | Entered, older | Entered, to all |
 | waiting itself | Entered | closes its connection, and waits no more |
 | arriving | Item | delivers it |
+| arriving | Settling, all; ARRIVING_US over without a word | takes what its client publishes |
 | arriving | Offer | Adopted, once every broker knows the subscriptions |
 | arriving | ARRIVING_US over without a word | delivers what it held back |
 | arriving | Departed, or OPEN_US over | delivers what it held back → has it |
@@ -66,6 +67,7 @@ from shoal.mqtt.federation.controls import (
     Register,
     SessionPart,
     SessionState,
+    Settling,
     Several,
     Taken,
     encode_control,
@@ -150,11 +152,10 @@ class Roaming:
         if home is None or (connect.clean_start and home.user == admission.user):
             return False
         at_us = self._stamp(client_id, now_us)
-        journey = (client_id, at_us)
         self.telling.flush(now_us)
         question = Entered(client_id, self._broker_id, at_us, True, home.broker, admission.user)
         self._say(EVERY_BROKER, question, now_us)
-        self.fetching.begin(journey, home, connection, admission, now_us)
+        self.fetching.begin((client_id, at_us), home, connection, admission, now_us)
         return True
 
     def entered(self, session: Session, now_us: int) -> None:
@@ -222,8 +223,7 @@ class Roaming:
 
     def _gone(self, session: Session, where: Home, now_us: int) -> None:
         """Another broker has all of a session; it may have said so when nobody listened."""
-        ended = Ended(session.client_id, self._broker_id)
-        self.telling.ended(ended, now_us, is_stale=False)
+        self.telling.ended(Ended(session.client_id, self._broker_id), now_us, is_stale=False)
         home = self.homes.entry(session.client_id)
         if home is None or home.at_us < where.at_us:
             home = where
@@ -297,7 +297,7 @@ class Roaming:
 
     def hear(self, control: Control, now_us: int) -> None:
         """Another broker's MQTT side says something about a client."""
-        if isinstance(control, Entered | Ended | Offer | Departed):
+        if isinstance(control, Entered | Ended | Settling | Offer | Departed):
             self.fetching.heard_of(control.broker)
         match control:
             case Entered():
@@ -323,15 +323,15 @@ class Roaming:
                 pass
             case Item() | SessionPart() | SessionState():
                 self.fetching.hear(control, now_us)
-            case Offer(journey, broker) | Departed(journey, broker):
-                is_last = isinstance(control, Departed)
-                self._receipts.answer(journey, broker, now_us, is_last=is_last)
+            case Settling(journey, _, is_settled):
+                self.arriving.settling(journey, now_us, is_settled=is_settled)
+            case Offer() | Departed():
+                self._receipts.answer(control, now_us)
             case Adopted() | Declined() | Taken():
                 self._giving.hear(control, now_us)
 
     def _on_entered(self, control: Entered, now_us: int) -> None:
         client_id, stamp = control.client_id, (control.at_us, control.broker)
-        journey = (client_id, control.at_us)
         session = self._sessions.get(client_id)
         if self._entered.get(client_id, (0, "")) > stamp:  # who connected later keeps the client
             if session is not None and self.telling.is_registered(client_id):
@@ -343,7 +343,7 @@ class Roaming:
             return
         home = self.homes.entry(client_id)
         if session is not None and session.user != control.user:
-            self._say(control.broker, Refused(journey), now_us)
+            self._say(control.broker, Refused((client_id, control.at_us)), now_us)
             self._tell(session, control.broker, now_us)
             return
         if session is None and home is not None and home.user != control.user:
