@@ -57,6 +57,11 @@ class Notices:
         self.refusals[what, words] += 1
         self._keep(Notice(what, who, where, why or words, is_refusal=True))
 
+    def no_tls(self, who: Party, where: str, why: str) -> None:
+        """A client did not get as far as MQTT at that listener."""
+        self.refusals["connect refused", "no tls"] += 1
+        self._keep(Notice("connect refused", who, where, why, is_refusal=True))
+
     def note(self, what: str, who: Party, where: str, why: str) -> None:
         """Something happened to a client."""
         self._keep(Notice(what, who, where, why))

@@ -210,8 +210,8 @@ class BrokerService:
                         if is_web
                         else partial(MqttSocket, listener=key)
                     )
-                    context = self._certificates.clients if key in ("mqtts", "wss") else None
-                    self.listening[key] = await self.door.listen(address, protocol, context)
+                    tls = self._certificates.clients if key in ("mqtts", "wss") else None
+                    self.listening[key] = await self.door.listen(address, protocol, tls, key)
         except OSError as error:
             problem = f"{key}: cannot listen at {address}: {error.strerror or error}"
             raise OSError(problem) from None

@@ -13,7 +13,6 @@ import logging
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from socket import SO_KEEPALIVE, SOL_SOCKET
 
 from shoal.broker.custody import Custody, is_assured
 from shoal.broker.effects import Deliver, Requested
@@ -27,6 +26,7 @@ from shoal.mqtt.connection.effects import Ask, ClientEffect, Close, HalfClose, W
 from shoal.mqtt.content import TOPIC_ATTRIBUTE, Json
 from shoal.mqtt.federation.moving import Servers
 from shoal.mqtt.limits import Limits
+from shoal.mqtt.notices import Party
 from shoal.mqtt.sessions.delivering.outgoing import ClientConnection
 from shoal.mqtt.sessions.subscriptions import work_of_filters
 from shoal.runtime.addresses import Address
@@ -36,6 +36,7 @@ from shoal.runtime.doors.publishers import LivePublishers
 from shoal.runtime.doors.sending_on import SendingOn
 from shoal.runtime.doors.slow_readers import SlowReaders
 from shoal.runtime.doors.sockets.sockets import LateAccess, Socket
+from shoal.runtime.doors.sockets.tls_listener import TlsListener, listen
 from shoal.runtime.driving.flushing import Phase
 from shoal.runtime.driving.pauses import Alarm
 from shoal.runtime.node import Node
@@ -111,7 +112,7 @@ class MqttDoor:
         self._is_held = False
         # Whether the log knows that the queues are full.
         self._is_full = False
-        self._servers: list[asyncio.Server] = []
+        self._servers: list[asyncio.Server | TlsListener] = []
         self._asking = Asking(node.clock, self._ask, self._hold_clients)
         self._timer: Alarm | None = None
         self._timer_us: int | None = None
@@ -146,16 +147,18 @@ class MqttDoor:
         address: Address,
         protocol: Callable[[MqttDoor], asyncio.Protocol],
         tls: ssl.SSLContext | None = None,
+        listener: str = "mqtt",
     ) -> Address:
-        """Take clients in at this address; where that is."""
-        server = await asyncio.get_running_loop().create_server(
-            lambda: protocol(self), address.host, address.port, ssl=tls, backlog=1_024
-        )
-        for listener in server.sockets:
-            # Inherited by its connections: a client without a keep alive that vanishes is noticed.
-            listener.setsockopt(SOL_SOCKET, SO_KEEPALIVE, 1)
+        """Take clients in at this address, by this kind of listener; where that is."""
+        no_tls = partial(self._no_tls, listener)
+        server = await listen(address, lambda: protocol(self), tls, no_tls)
         self._servers.append(server)
         return Address(address.host, server.sockets[0].getsockname()[1])
+
+    def _no_tls(self, listener: str, address: str, why: str) -> None:
+        """TLS did not begin with a client."""
+        self.clients.statistics.notices.no_tls(Party("", None, address), listener, why)
+        self.node.schedule_flush()
 
     def renew(
         self, limits: Limits, access: LateAccess, stays: Callable[[Credentials], bool]

@@ -1,0 +1,150 @@
+"""A listener for TLS that says whose handshake fails, and why.
+
+asyncio's own server drops such a connection without a word, so nobody would hear of clients that
+do not trust a broker's certificate.  Who hangs up before a handshake has begun, as load balancers
+do to see whether somebody listens, is not told of.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+import ssl
+from collections.abc import Callable, Coroutine
+
+from shoal.runtime.addresses import Address
+
+BACKLOG = 1_024
+# Too many files are open, or no memory is left: others may be closed meanwhile.
+_SHORT = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_SHORT_PAUSE_S = 1.0
+HANDSHAKE_S = 60.0
+# Some libraries do not say what they do not like.
+HUNG_UP = "TLS: the client hangs up in the handshake; it may not trust this broker's certificate"
+
+
+Protocol = Callable[[], asyncio.Protocol]
+Failed = Callable[[str, str], None]
+
+
+async def listen(
+    address: Address, protocol: Protocol, tls: ssl.SSLContext | None, failed: Failed
+) -> asyncio.Server | TlsListener:
+    """Take connections, over TLS if there is a context; `failed` as of `TlsListener`."""
+    server: asyncio.Server | TlsListener
+    if tls is None:
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(protocol, *address, backlog=BACKLOG)
+    else:
+        server = TlsListener(protocol, tls, failed)
+        await server.start(address)
+    for listener in server.sockets:
+        # Inherited by its connections: a client without a keep alive that vanishes is noticed.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    return server
+
+
+class TlsListener:
+    """Takes connections; `failed` is told from which address, and why, where TLS does not begin."""
+
+    def __init__(self, protocol: Protocol, context: ssl.SSLContext, failed: Failed) -> None:
+        self.sockets: list[socket.socket] = []
+        self._protocol = protocol
+        self._context = context
+        self._failed = failed
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def start(self, address: Address) -> None:
+        """Listen wherever the name leads; OSError where that cannot be."""
+        found = await asyncio.get_running_loop().getaddrinfo(
+            address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        try:
+            for family, where in {(family, where) for family, *_, where in found}:
+                listener = socket.create_server(where[:2], family=family, backlog=BACKLOG)
+                listener.setblocking(False)
+                self.sockets.append(listener)
+        except OSError:
+            self.close()
+            raise
+        for listener in self.sockets:
+            self._run(self._accept(listener))
+
+    def close(self) -> None:
+        """Take nobody in any more; who is in the middle of a handshake is cut off."""
+        for task in self._tasks:
+            task.cancel()
+        for listener in self.sockets:
+            listener.close()
+
+    def _run(self, what: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(what)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _accept(self, listener: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                taken, peer = await loop.sock_accept(listener)
+            except OSError as error:
+                # Else the client has gone before it was taken.
+                await asyncio.sleep(_SHORT_PAUSE_S if error.errno in _SHORT else 0.0)
+                continue
+            taken.setblocking(False)
+            self._run(self._shake_hands(taken, str(Address(*peer[:2]))))
+
+    async def _shake_hands(self, taken: socket.socket, address: str) -> None:
+        has_spoken = False
+        try:
+            async with asyncio.timeout(HANDSHAKE_S):
+                has_spoken = await _speaks(taken)
+                await asyncio.get_running_loop().connect_accepted_socket(
+                    self._protocol, taken, ssl=self._context
+                )
+        except ssl.SSLError as error:
+            self._failed(address, handshake_failure(error))
+        except TimeoutError:
+            self._failed(address, f"TLS: the handshake takes over {HANDSHAKE_S:g} s")
+        except OSError:
+            if has_spoken:
+                self._failed(address, HUNG_UP)
+        except asyncio.CancelledError:
+            taken.close()
+            raise
+
+
+async def _speaks(taken: socket.socket) -> bool:
+    """When a client has said its first word: whether it did, or has hung up."""
+    loop, ready = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(taken, ready.set)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_reader(taken)
+    return bool(taken.recv(1, socket.MSG_PEEK))
+
+
+def handshake_failure(error: ssl.SSLError) -> str:
+    """Why TLS does not begin with a client, in words.
+
+    >>> error = ssl.SSLError()
+    >>> error.reason = "TLSV1_ALERT_UNKNOWN_CA"
+    >>> handshake_failure(error)
+    "TLS: the client does not trust this broker's certificate (tlsv1 alert unknown ca)"
+    """
+    reason = error.reason or str(error)
+    words = reason.lower().replace("_", " ")
+    match error:
+        case ssl.SSLCertVerificationError():
+            return f"TLS: the client's certificate is not trusted: {error.verify_message}"
+        case _ if reason == "PEER_DID_NOT_RETURN_A_CERTIFICATE":
+            return "TLS: the client shows no certificate"
+        case _ if reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE"):
+            return "TLS: the client does not speak TLS"
+        case _ if "ALERT_CERTIFICATE_EXPIRED" in reason:
+            return "TLS: to the client this broker's certificate has expired"
+        case _ if "ALERT" in reason and ("UNKNOWN_CA" in reason or "CERTIFICATE" in reason):
+            return f"TLS: the client does not trust this broker's certificate ({words})"
+    return f"TLS: {words}"
