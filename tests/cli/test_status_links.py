@@ -13,6 +13,10 @@ from shoal.cli.commands.status import _link
         ({"neighbour": "B2", "state": "up", "congested_us": 0}, "B2"),
         ({"neighbour": "B2", "state": "away", "congested_us": 0}, "B2 (away)"),
         (
+            {"neighbour": "B2", "state": "away", "away_us": 185_000_000, "spooled_bytes": 545},
+            "B2 (away for 3 min, 545 bytes wait)",
+        ),
+        (
             {"neighbour": "B2", "state": "up", "congested_us": 12_340_000},
             "B2 (congested for 12.3 s)",
         ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 from pathlib import Path
 
 import pytest
@@ -175,6 +176,21 @@ def test_the_command_sets_passwords(tmp_path: Path, capsys: pytest.CaptureFixtur
     with pytest.raises(SystemExit):
         main(["password", str(path), "a:b", "--password", "x"])
     assert "must not be empty or have colons" in capsys.readouterr().err
+
+
+def test_the_command_takes_a_password_from_a_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nobody is asked who cannot answer; nothing said is no empty password."""
+    path = tmp_path / "users"
+    monkeypatch.delenv("SHOAL_PASSWORD", raising=False)
+    for said, code in (("one two\n", 0), ("", 2), ("\n", 2)):
+        monkeypatch.setattr("sys.stdin", io.StringIO(said))
+        with pytest.raises(SystemExit) as caught:
+            main(["password", str(path), "ann"])
+        assert (caught.value.code or 0) == code
+    assert "standard input is empty" in capsys.readouterr().err
+    assert check_password(parse_passwords(path.read_text()), "ann", b"one two")
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,7 @@ async def test_a_link_ends_under_load_and_both_brokers_hear_it_once_all_is_there
         for number in range(300):
             await publisher.publish({"x": number, "text": "y" * 500})
             if number % 100 == 50:
+                await until(lambda: network.links["B2"].is_connected)
                 for link in network.links["B2"]._links.values():
                     assert link.connection is not None
                     link.connection.abort()

@@ -416,9 +416,10 @@ class Node:
         for change in changes:
             state = change.state
             self.counts["links_up" if change.up else "links_down"] += 1
-            _log.info(
-                f"link {state.value}", extra={"broker": self.id, "neighbour": change.neighbour}
-            )
+            if not change.up:  # else its connection is in the log
+                _log.info(
+                    f"link {state.value}", extra={"broker": self.id, "neighbour": change.neighbour}
+                )
             self._holding.drop(change.neighbour)
             self.bring(change)
             if state is LinkState.FAILED and change.neighbour not in back:

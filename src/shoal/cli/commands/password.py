@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -15,23 +16,23 @@ def password(
     file: Annotated[Path, typer.Argument(help="The password file; made when it is not there.")],
     user: Annotated[str, typer.Argument(help="Whose password to set.")],
     secret: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--password",
             envvar="SHOAL_PASSWORD",
-            prompt="Password",
-            hide_input=True,
-            confirmation_prompt=True,
-            help="Asked for when it is not given.",
+            help="Asked for when it is not given; the first line of standard input, if that is no "
+            "terminal.",
         ),
-    ],
+    ] = None,
 ) -> None:
     """Set a user's password in a password file, which holds only what it is hashed to.
 
-    Brokers read the file when they start.
+    Brokers read the file when they start, and again at SIGHUP.
     """
     from shoal.runtime.doors.entry.passwords import parse_passwords, password_line
 
+    if secret is None:
+        secret = _asked()
     try:
         before = file.read_text(encoding="utf-8") if file.exists() else ""
         parse_passwords(before)
@@ -44,3 +45,13 @@ def password(
     except (OSError, ValueError) as error:
         raise UserError(f"{file}: {error}") from error
     print(f"{file}: {user} is set")
+
+
+def _asked() -> str:
+    """The password that somebody types twice, or a program says once."""
+    if sys.stdin.isatty():
+        return str(typer.prompt("Password", hide_input=True, confirmation_prompt=True))
+    secret = sys.stdin.readline().rstrip("\r\n")
+    if not secret:
+        raise UserError("no password: standard input is empty (--password, SHOAL_PASSWORD)")
+    return secret

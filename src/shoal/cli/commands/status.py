@@ -191,7 +191,10 @@ def _held(statuses: Statuses, records: Mapping[str, type]) -> Table:
 
 def _link(link: Mapping[str, Any]) -> str:
     """A link in a few words."""
+    away_us = link.get("away_us", 0)  # brokers of an earlier version do not say
     words = [] if link["state"] == "up" else [link["state"]]
+    if words and away_us:
+        words = [f"{link['state']} for {_duration(away_us / 1e6)}"]
     if congested_us := link.get("congested_us"):
         words.append(f"congested for {congested_us / 1e6:.1f} s")
     if waiting := link.get("buffered_bytes", 0) + link.get("spooled_bytes", 0):

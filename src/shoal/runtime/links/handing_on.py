@@ -41,6 +41,8 @@ class Link:
         self.is_handing_on = False
         self.is_going_on = False  # whether what it holds back is about to be handed on
         self.bytes_in = self.bytes_out = self.connections = 0
+        # When its last connection ended, unless there is another.
+        self.lost_us: int | None = None
         # Of the process at the other end, once it was there.
         self.incarnation: int | None = None
 
@@ -63,7 +65,7 @@ class Link:
     def came_up(self, hello: Hello) -> None:
         """The other end has said hello; the log says whether it is another process by now."""
         self.connections += 1
-        self.problem = ""
+        self.problem, self.lost_us = "", None
         incarnation = hello.session[0]
         extra = {"neighbour": hello.broker, "connections": self.connections}
         if self.incarnation not in (None, incarnation):
@@ -81,20 +83,24 @@ class Link:
         if self.is_gone and self.connection is not None:
             self.connection.close()
 
-    def lost(self, now_us: int) -> None:
+    def lost(self, now_us: int, why: str) -> None:
         """Its connection has ended."""
         self.connection = self.since_us = None
         if self.session.state is State.UP:
-            _log.warning("link down", extra={"neighbour": self.session.neighbour})
+            self.lost_us = now_us
+            extra = {"neighbour": self.session.neighbour, "why": why}
+            _log.warning("link down", extra=extra | {"connections": self.connections})
         self.session.lost(now_us)
 
-    def status(self, spooled_bytes: int) -> dict[str, Any]:
+    def status(self, spooled_bytes: int, now_us: int) -> dict[str, Any]:
         """For people and metrics."""
         session = self.session
+        away_us = 0 if self.lost_us is None else now_us - self.lost_us
         return {
             "neighbour": session.neighbour,
             "state": session.state.value,
             "problem": self.problem,
+            "away_us": away_us,
             "protocol": session.protocol,
             "is_lasting": self.is_lasting,
             "is_full": session.is_full,

@@ -54,6 +54,8 @@ class PeerConnection(asyncio.Protocol):
         self.is_greeted = False
         # Why either end did.
         self.refused = ""
+        # Why it has ended, for people.
+        self.problem = ""
         # Whether the other end says that the link it is for has ended.
         self.has_ended = False
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -101,6 +103,8 @@ class PeerConnection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._stop_waiting()
+        said = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else ""
+        self.problem = self.problem or self.refused or said or "the other end closed it"
         self._door.closed(self)
         if not self.ended.done():
             self.ended.set_result(None)
@@ -149,11 +153,13 @@ class PeerConnection(asyncio.Protocol):
 
     def close(self) -> None:
         """Close when all is written."""
+        self.problem = self.problem or "this end closed it"
         if self._transport is not None:
             self._transport.close()
 
-    def abort(self) -> None:
+    def abort(self, problem: str = "this end closed it") -> None:
         """Close at once."""
+        self.problem = self.problem or problem
         if self._transport is not None:
             self._transport.abort()
 

@@ -251,7 +251,7 @@ class PeerLinks:
 
     def status(self) -> list[dict[str, Any]]:
         """One row per link, for people and metrics."""
-        return self._links.status(self._spools)
+        return self._links.status(self._spools, self._node.clock.now_us())
 
     @property
     def neighbours(self) -> list[BrokerId]:
@@ -333,8 +333,7 @@ class PeerLinks:
             self._changed(link, changes)
             self._to_flush[link] = None
             if link.session.is_silent(now_us) and link.connection is not None:
-                _log.warning("silent link", extra={"neighbour": link.session.neighbour})
-                link.connection.abort()
+                link.connection.abort("silent")
             if link.connection is None and link.session.may_be_forgotten(now_us):
                 del self._links[name]
         if self._spools is not None:
@@ -445,6 +444,6 @@ class PeerLinks:
     def _drop(self, connection: PeerConnection) -> None:
         link = self._by_connection.pop(connection, None)
         if link is not None:
-            link.lost(self._node.clock.now_us())
+            link.lost(self._node.clock.now_us(), connection.problem or "another took its place")
             connection.abort()
             self._dialling.see_to(link)

@@ -48,9 +48,9 @@ class Links(dict[BrokerId, Link]):
         links = [link for link in self.values() if link.is_lasting and not link.is_gone]
         return all(link.session.state in _IN_SESSION for link in links)
 
-    def status(self, spools: Spools | None) -> list[dict[str, Any]]:
+    def status(self, spools: Spools | None, now_us: int) -> list[dict[str, Any]]:
         """One row per link, for people and metrics."""
         return [
-            self[name].status(0 if spools is None else spools.size(name))
+            self[name].status(0 if spools is None else spools.size(name), now_us)
             for name in self.neighbours
         ]
