@@ -95,6 +95,15 @@ def test_a_disk_that_takes_half_takes_nothing(
     files.close()
 
 
+def test_what_is_appended_later_is_behind_what_was_there(tmp_path: Path) -> None:
+    files = SpoolFiles(tmp_path)
+    files.append(1, RECORDS[:1])
+    files.close()
+    files.append(1, RECORDS[1:])
+    files.close()
+    assert SpoolFiles(tmp_path).load(1) == RECORDS
+
+
 def test_for_whom_something_waits_is_known(tmp_path: Path) -> None:
     assert waits_for(tmp_path) == []
     for name in ("B2", "B3"):
@@ -177,3 +186,21 @@ async def test_what_is_written_is_synced_as_the_journal_is(
         await until(lambda: bool(synced))
     await both.stop()
     assert len(synced) == syncs
+
+
+@on_loop
+async def test_what_comes_when_it_has_stopped_is_not_settled_and_takes_nothing_away(
+    tmp_path: Path,
+) -> None:
+    """As it is while a broker stops: a client's last words may be for who is away."""
+    both = spools(tmp_path)
+    spool = both.of("B2")
+    settled: list[bytes] = []
+    for data in (b"one", b"two"):
+        custody = Custody(lambda data=data: settled.append(data))  # type: ignore[misc]
+        spool.append(data, custody)
+        custody.settle()
+        both.write()
+        await both.stop()
+    assert settled == [b"one"]
+    assert [each.data for each in SpoolFiles(tmp_path / "spool" / "B2").load(1)] == [b"one"]

@@ -164,13 +164,13 @@ class SpoolFiles:
 
     def _begin(self, segment: int) -> None:
         self.know()
-        flags = os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
+        flags = os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
         file = os.open(self._path(segment), flags, 0o600)
         if self._is_unsynced and self._file >= 0:
             self._former.append(self._file)
         elif self._file >= 0:
             os.close(self._file)
-        self._file, self._number, self._size = file, segment, 0
+        self._file, self._number, self._size = file, segment, os.fstat(file).st_size
 
     def _leave(self) -> None:
         if self._file >= 0:
@@ -235,6 +235,7 @@ class Spools:
         self._expected: dict[BrokerId, tuple[LinkSession, int]] = {}
         self._syncing: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._is_stopped = False
         node.at_flush(Phase.RECORD, self.write)
 
     def of(self, neighbour: BrokerId) -> Spool:
@@ -314,6 +315,7 @@ class Spools:
         if self._timer is not None:
             self._timer.cancel()
         self.write()
+        self._is_stopped = True
         if self._syncing is not None:
             await asyncio.wait([self._syncing])
         if self._settings.sync != "never":
@@ -322,7 +324,9 @@ class Spools:
             files.close()
 
     def write(self) -> None:
-        """Write what is pending, as far as there is room for it."""
+        """Write what is pending, as far as there is room for it; nothing once it has stopped."""
+        if self._is_stopped:
+            return
         problem = ""
         for neighbour, spool in self._spools.items():
             if not spool.pending_bytes:
