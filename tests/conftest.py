@@ -5,8 +5,11 @@ from __future__ import annotations
 import gc
 import importlib
 import os
+from collections.abc import Generator
+from pathlib import Path
 
 import pytest
+from _pytest.doctest import DoctestModule
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
@@ -65,6 +68,17 @@ def _turn(item: pytest.Item) -> int:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What takes longest begins first, so that all processes end at about the same time."""
     items.sort(key=_turn)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file(file_path: Path) -> Generator[None, list[pytest.Collector]]:
+    """Who has no example in its docstrings is not searched for any: each process would do it."""
+    found = yield
+    if any(isinstance(each, DoctestModule) for each in found) and b">>>" not in (
+        file_path.read_bytes()
+    ):
+        return [each for each in found if not isinstance(each, DoctestModule)]
+    return found
 
 
 def pytest_collection_finish() -> None:

@@ -71,7 +71,7 @@ def test_many_patterns_look_through_a_long_text(alphabet: str, few: int, few_pla
         mock.patch.object(long_texts, "_PLACES", chance.choice([1, 4])),
     ):
         long_texts._texts.clear()
-        for _ in range(6):
+        for _ in range(3):
             text = "".join(chance.choices(alphabet, k=chance.randrange(512, 1_500)))
             for _ in range(150):
                 runs = []

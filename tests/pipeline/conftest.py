@@ -10,7 +10,8 @@ from pyspark.sql import SparkSession
 from shoal.pipeline.session import spark_session
 
 # Jobs of a second do not repay Java's second compiler, nor several threads that collect garbage.
-QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# What it compiles has 48 MB by default: it was thrown out to make room, and compiled again.
+QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ import pytest
 from tests.seeds.random_kills import play
 from tests.systems import TREES
 
-SEEDS = (*range(40), *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(40, 60)))
+SEEDS = (*range(20), *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(20, 60)))
 
 
 @pytest.mark.parametrize("is_stored", [False, True], ids=["settled", "stored"])

@@ -13,7 +13,7 @@ import pytest
 from tests.seeds.random_index import RandomIndex
 
 CHOSEN = os.environ.get("SHOAL_SEEDS", "")
-QUICK = range(2)
+QUICK = range(1)
 SOAK = range(400)
 
 

@@ -7,7 +7,7 @@ import pytest
 from tests.seeds.random_sessions import RESTLESS, Life, play
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(20))
 def test_random_sessions(seed: int) -> None:
     play(seed)
 

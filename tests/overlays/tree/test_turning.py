@@ -72,7 +72,7 @@ def lost(
 
 
 @pytest.mark.parametrize("covering", [False, True], ids=["plain", "covering"])
-@pytest.mark.parametrize("seed", range(examples(150)))
+@pytest.mark.parametrize("seed", range(examples(75)))
 def test_tables_turn_into_those_of_the_new_tree(seed: int, covering: bool) -> None:
     random = Random(f"turning/{seed}")
     size = random.randint(3, 9)
