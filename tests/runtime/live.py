@@ -43,9 +43,6 @@ PATIENCE_S = 40.0
 # Nor do the clients of tests give up before.
 client.CONNECT_TIMEOUT_S = PATIENCE_S
 
-_incarnations = count(1)
-
-
 UVLOOP_AT_LENGTH = pytest.param(uvloop.new_event_loop, marks=pytest.mark.soak)
 
 
@@ -91,6 +88,7 @@ class LiveNetwork:
         *,
         has_journals: bool = False,
         protocols: Mapping[BrokerId, Protocols] | None = None,
+        first_incarnation: int = 1,
     ) -> None:
         """With journals brokers that start again remember whom they were linked to.
 
@@ -114,6 +112,9 @@ class LiveNetwork:
         self.records: list[msgspec.Struct] = []
         self.notices: list[Message] = []
         self.protocols = dict(protocols or {})
+        # Its own: those of another would have other lengths on links after more starts, so that
+        # what a seed plays would depend on what was played before.
+        self._incarnations = count(first_incarnation)
 
     async def start(self, name: BrokerId) -> None:
         neighbours = tuple(
@@ -131,7 +132,7 @@ class LiveNetwork:
             network="test",
             neighbours=neighbours,
             addresses=self.addresses,
-            incarnation=next(_incarnations),
+            incarnation=next(self._incarnations),
             limits=self.limits,
             tls=self.tls(name) if self.tls else None,
             has_cycles=has_cycles,

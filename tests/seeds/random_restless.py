@@ -8,7 +8,6 @@ exchanges must go on before long, over a tree of all brokers: whoever is cut off
 from __future__ import annotations
 
 import asyncio
-from itertools import count
 from random import Random
 from unittest.mock import patch
 
@@ -57,7 +56,6 @@ class RandomRestless:
         with (
             patch.dict(SYSTEMS, {SYSTEM.name: SYSTEM}),
             patch.object(live_network, "Clock", lambda: self.loop),
-            patch.object(live_network, "_incarnations", count(1)),
             patch.object(dialling, "Random", lambda: random),
             patch.object(couriers, "Random", lambda: random),
             asyncio.Runner(loop_factory=lambda: self.loop) as runner,

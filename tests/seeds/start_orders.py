@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from itertools import count, pairwise, permutations
+from itertools import pairwise, permutations
 from random import Random
 from unittest.mock import patch
 
@@ -68,7 +68,6 @@ class StartOrders:
         random = Random(self.random.random())
         with (
             patch.object(live_network, "Clock", lambda: self.loop),
-            patch.object(live_network, "_incarnations", count(1)),
             patch.object(dialling, "Random", lambda: random),
             patch.object(couriers, "Random", lambda: random),
             asyncio.Runner(loop_factory=lambda: self.loop) as runner,

@@ -102,6 +102,33 @@ def test_what_is_said_does_not_prolong_a_wait() -> None:
     assert numbers(lines.give_up(ORDER_US + 10)) == [2]
 
 
+def test_what_came_a_moment_ago_is_not_let_in_before_what_is_on_its_way() -> None:
+    """A line gives up what the first in it waits for; behind that another has just come."""
+    lines = Lines(ORDER_US, DOUBT_US)
+    lines.begin("H", "P", 0, 0)
+    lines.arrive("H", "P", 2, entry(2), 10)
+    lines.arrive("H", "P", 4, entry(4), ORDER_US)
+    assert numbers(lines.give_up(ORDER_US + 10)) == [2]
+    assert numbers(lines.arrive("H", "P", 3, entry(3), ORDER_US + 20)[1]) == [3, 4]
+
+
+@settings(max_examples=examples(200))
+@given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, DOUBT_US - 40)), max_size=40))
+def test_who_knows_no_beginning_lets_in_all_in_turn(ways: list[tuple[int, int]]) -> None:
+    """Each is sent so long after the one before, and under way so long, less than is waited."""
+    lines, left = Lines(ORDER_US, DOUBT_US), []
+    lines.begin("H", "P", None, 0)
+    sent_us, arrivals = 0, []
+    for number, (after_us, takes_us) in enumerate(ways):
+        sent_us += after_us
+        arrivals.append((sent_us + takes_us, number))
+    for now_us in range(sent_us + 3 * DOUBT_US):
+        for _, number in sorted(each for each in arrivals if each[0] == now_us):
+            left += lines.arrive("H", "P", number, entry(number), now_us)[1]
+        left += lines.give_up(now_us)
+    assert numbers(left) == list(range(len(ways)))
+
+
 def test_more_are_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lines_module, "MOST", 10)
     lines = Lines(ORDER_US, DOUBT_US)

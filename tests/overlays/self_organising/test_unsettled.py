@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from itertools import count, product
+from itertools import product
 from random import Random
 from typing import Any
 from unittest.mock import patch
@@ -50,7 +50,6 @@ class Exchanging:
         with (
             patch.dict(SYSTEMS, {SYSTEM.name: SYSTEM}),
             patch.object(live_network, "Clock", lambda: self.loop),
-            patch.object(live_network, "_incarnations", count(1)),
             patch.object(dialling, "Random", lambda: Random(0)),
             asyncio.Runner(loop_factory=lambda: self.loop) as runner,
         ):

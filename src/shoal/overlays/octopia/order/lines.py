@@ -12,15 +12,19 @@ come.  What comes out of turn is held, unsettled, until what went before has com
 | it began at another gate | what comes, numbered or not, is held for `doubt_us` |
 | numbering ends | what the host sends from now on without numbers stands behind the last number |
 | the link to the host is lost | what is held is given up, or back (`gate.py`) |
-| nothing has come for `order_us` | those that are missing are given up |
-| a link of the region is lost | those that are missing may be lost with it: `doubt_us` |
+| nothing has come for `order_us` | what is missing before those that waited so long is given up |
+| a link of the region is lost | what is missing may be lost with it: `doubt_us` |
 
-So a publication waits for at most `order_us`, and at most `MOST` are held.
+So a publication waits for at most `order_us` since the line last went on, and at most `MOST` are
+held.  What has just come waits for what is missing before it as long as any other: on its way round
+that may be behind by a little only.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import chain
+from math import inf
 from typing import NamedTuple
 
 from shoal.broker.effects import Key
@@ -37,7 +41,7 @@ Name = tuple[BrokerId, ClientId]
 class Entry(NamedTuple):
     """A publication that may go on; with its number, if any, and its key if it was held.
 
-    `source` is the neighbour from which it came.
+    `source` is the neighbour from which it came; at `due_us` what is before it is given up.
     """
 
     routed: RoutedPublication
@@ -45,6 +49,7 @@ class Entry(NamedTuple):
     key: Key | None = None
     number: int | None = None
     source: BrokerId = ""
+    due_us: int = 0
 
 
 class _Line:
@@ -63,7 +68,7 @@ class _Line:
         # The next number to be let in; None: it has not been said where numbers begin.
         self.expected: int | None = None
         self.held: dict[int, list[Entry]] = {}
-        # Without a number, before or behind those that have one; where it is late.
+        # Without a number, before or behind those that have one, in their order; where it is late.
         self.beside: list[Entry] = []
         # The number of what comes next without one; None while all is numbered.
         self.unnumbered: int | None = None
@@ -80,7 +85,28 @@ class _Line:
     @property
     def is_unknown(self) -> bool:
         """Whether anything may be before what comes, with and without numbers."""
-        return self.is_late and self.expected is None and not self.has_waited
+        is_unknown = self.is_late and self.expected is None and not self.has_waited
+        return is_unknown or bool(self.beside)
+
+    @property
+    def waiting(self) -> list[Entry]:
+        """All that is held."""
+        return [*chain.from_iterable(self.held.values()), *self.beside]
+
+    def hasten(self, due_us: int) -> None:
+        """Let what is held wait no longer than until then."""
+        self.due_us = min(self.due_us, due_us)
+        self.held = {number: _hastened(those, due_us) for number, those in self.held.items()}
+        self.beside = _hastened(self.beside, due_us)
+
+
+def _hastened(entries: list[Entry], due_us: int) -> list[Entry]:
+    return [each if each.due_us <= due_us else each._replace(due_us=due_us) for each in entries]
+
+
+def _host_number(entry: Entry) -> int:
+    """Their host numbers all that it is given."""
+    return entry.routed.message_id.number
 
 
 class Lines:
@@ -118,14 +144,14 @@ class Lines:
         found: list[Entry] = []
         if number is None:
             line.unnumbered = None
-            line.due_us = min(line.due_us, now_us + self._doubt_us)
+            line.hasten(now_us + self._doubt_us)
             line.is_late, line.has_waited = True, False
             return []
         if line.expected is not None and line.unnumbered is not None:
             line.jumps[line.unnumbered] = number
         else:
             line.jumps.clear()
-            found = self._take(line, [each for each in line.held if each < number])
+            found = self._take(line, [each for each in line.held if each < number], inf)
             line.expected = number
         line.unnumbered = None
         return found + self._go_on((host, client), line, now_us)
@@ -174,14 +200,15 @@ class Lines:
     def _hold(
         self, name: Name, line: _Line, number: int | None, entry: Entry, now_us: int
     ) -> tuple[Key, list[Entry]]:
+        due_us = self._due_us(now_us, is_late=line.is_late)
         if not line.waits:
-            line.due_us = self._due_us(now_us, is_late=line.is_late)
+            line.due_us = due_us
         self._keys += 1
         key = ("line", str(self._keys))
         those = line.beside if number is None else line.held.setdefault(number, [])
-        those.append(entry._replace(key=key))
+        those.append(entry._replace(key=key, due_us=due_us))
         self._held += 1
-        return key, self._give_up(name, line, now_us) if self._held > MOST else []
+        return key, self._give_up(name, line, line.waiting, now_us) if self._held > MOST else []
 
     def _line(self, host: BrokerId, client: ClientId) -> _Line:
         return self._lines.setdefault((host, client), _Line())
@@ -202,17 +229,20 @@ class Lines:
                 # Of a numbering that has not begun yet.
                 line.expected = line.unnumbered = None
             else:
+                found += self._take(line, (), inf)
                 del self._lines[name]
         elif found:
             line.due_us = self._due_us(now_us)
         return found
 
-    def _take(self, line: _Line, numbers: Iterable[int]) -> list[Entry]:
+    def _take(self, line: _Line, numbers: Iterable[int], until: float = -1) -> list[Entry]:
+        """These, and what has no number and was sent up to `until`, or before any of them."""
         found = [entry for number in sorted(numbers) for entry in line.held.pop(number)]
         if line.beside:
-            # Their host numbers all that it is given.
-            found = sorted((*found, *line.beside), key=lambda each: each.routed.message_id.number)
-            line.beside = []
+            last = max((until, *map(_host_number, found)))
+            found += [each for each in line.beside if _host_number(each) <= last]
+            line.beside = [each for each in line.beside if _host_number(each) > last]
+            found.sort(key=_host_number)
         self._held -= len(found)
         return found
 
@@ -227,14 +257,14 @@ class Lines:
         due_us = now_us + self._doubt_us
         self._doubtful_until_us = due_us
         for line in self._lines.values():
-            line.due_us = min(line.due_us, due_us)
+            line.hasten(due_us)
 
     def lost(self, host: BrokerId) -> list[Entry]:
         """The link to a host is lost: its lines are forgotten; what was held."""
         found: list[Entry] = []
         for name in [each for each in self._lines if each[0] == host]:
             line = self._lines.pop(name)
-            found += self._take(line, list(line.held))
+            found += self._take(line, list(line.held), inf)
         return found
 
     def give_up(self, now_us: int) -> list[Entry]:
@@ -242,16 +272,25 @@ class Lines:
         found: list[Entry] = []
         for name, line in list(self._lines.items()):
             if line.waits and line.due_us <= now_us:
-                found += self._give_up(name, line, now_us)
+                due = [each for each in line.waiting if each.due_us <= now_us]
+                found += self._give_up(name, line, due, now_us)
         return found
 
-    def _give_up(self, name: Name, line: _Line, now_us: int) -> list[Entry]:
-        """All that is held goes on: where one is missing others may be, and each wait adds up."""
-        if not line.held:
+    def _give_up(self, name: Name, line: _Line, due: list[Entry], now_us: int) -> list[Entry]:
+        """What is before these is missing for good: all that is held up to the last of them goes.
+
+        Where one is missing others may be, and each wait would add up.
+        """
+        last = max(map(_host_number, due), default=-1)
+        numbers = [number for number, those in line.held.items() if _host_number(those[-1]) <= last]
+        found = self._take(line, numbers, last)
+        if numbers:
+            behind = max(numbers)
+            line.jumps = {number: to for number, to in line.jumps.items() if number > behind}
+            line.expected, line.is_late = behind + 1, False
+            found += self._go_on(name, line, now_us)
+        elif due and not line.held:
             line.has_waited = True
-            return self._take(line, ())
-        last = max(line.held)
-        line.jumps = {number: to for number, to in line.jumps.items() if number > last}
-        found = self._take(line, list(line.held))
-        line.expected, line.is_late = last + 1, False
-        return found + self._go_on(name, line, now_us)
+        if line.waits:
+            line.due_us = min(each.due_us for each in line.waiting)
+        return found
