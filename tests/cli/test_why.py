@@ -150,6 +150,22 @@ async def test_every_system_says_the_way_and_why(tmp_path: Path, system: str) ->
 
 
 @on_asyncio
+async def test_a_broker_on_the_way_that_is_dead(tmp_path: Path) -> None:
+    """What is for those behind it is not lost, and the answer says where it waits."""
+    async with asked(tmp_path) as live, Client(live.door(3), "dashboard") as dashboard:
+        await dashboard.subscribe("flights/#").granted()
+        await live.services[1].stop()
+        await until(lambda: not live.services[0].links.is_connected)
+        code, output = await live.why("dashboard", "flights/UA", "--at", "B1")
+        assert code == 1
+        assert "B2 does not answer" in output
+        assert last(output) == (
+            "it does not reach dashboard from B1 (B2 does not answer; at QoS 1 and 2 it waits for"
+            " the link B1 - B2)"
+        )
+
+
+@on_asyncio
 async def test_who_is_away_and_what_waits(tmp_path: Path) -> None:
     async with (
         asked(tmp_path) as live,

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import gc
 import importlib.util
 import logging
@@ -30,6 +31,10 @@ _LAST_LOOK, _NEVER = 1, 2**31 - 1
 # Blocks of memory beyond those of the start, of which all are looked through now and then.
 _FEW_BLOCKS = 150_000
 _COLLECTION_PAUSE_S = 60.0
+# Blocks of memory of this size are the system's again when they are free: a check of a password
+# takes 16 MB, and glibc would keep as much for each thread that has checked one.
+_LARGE_BLOCK_BYTES = 4 * 1_024 * 1_024
+_M_MMAP_THRESHOLD = -3  # of <malloc.h>
 # A terminal that closes says SIGHUP.
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -55,6 +60,7 @@ def serve_broker(
     OSError from it change nothing.
     """
     _allow_files()
+    give_large_blocks_back()
     thresholds = gc.get_threshold()
     MatchIndex.may_wait = False
     try:
@@ -102,6 +108,12 @@ def _allow_files() -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(ValueError, OSError):  # a system with a bound of its own keeps what there is
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def give_large_blocks_back() -> bool:
+    """Keep no large block of memory that is free; whether the C library can be told so."""
+    set_option = getattr(ctypes.CDLL(None), "mallopt", None)
+    return set_option is not None and bool(set_option(_M_MMAP_THRESHOLD, _LARGE_BLOCK_BYTES))
 
 
 def calm_collector() -> int:

@@ -171,7 +171,9 @@ def _lines(
         known = "" if way.is_said else ", if the links are used: this system does not say it"
         yield f"from {start}: {way.text()}{known}"
         yield from queues(way, statuses)
-    stopped = [f"from {start} ({way.problem})" for start, way in ways.items() if way.problem]
+    stopped = [
+        f"from {start} ({_stop(way, statuses)})" for start, way in ways.items() if way.problem
+    ]
     broken = {link for way in ways.values() if (link := down(way, statuses))}
     if stopped:
         yield f"it does not reach {client} {', '.join(stopped)}"
@@ -185,6 +187,13 @@ def _lines(
         yield f"it reaches {client} when it is its turn: it shares these subscriptions"
     else:
         yield f"it reaches {client}"
+
+
+def _stop(way: Way, statuses: Statuses) -> str:
+    """Why a publication does not come further, and whether it waits there."""
+    link = down(way, statuses)
+    waits = f"; at QoS 1 and 2 it waits for the link {link}" if link else ""
+    return f"{way.problem}{waits}"
 
 
 def _standing(client: str, home: str, session: Mapping[str, Any]) -> Iterator[str]:
