@@ -25,7 +25,10 @@ class ClientError(Exception):
 
 
 class Keep(msgspec.Struct, frozen=True, kw_only=True):
-    """A session that outlives its client, which acknowledges by itself what it got at QoS 1.
+    """A session that outlives its client.
+
+    What comes at QoS 1 is acknowledged by whoever takes it (`Client.acknowledge`), and not
+    before: what is not comes again, and when `window` messages are not, no more come.
 
     seconds               how long the broker keeps it without its client
     window                how many messages may be unacknowledged
