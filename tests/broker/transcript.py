@@ -105,6 +105,8 @@ class Stage:
         links: Iterable[tuple[str, str]] = LINE,
         system: str = "tree",
         parameters: msgspec.Struct | None = None,
+        *,
+        joins: bool = False,
     ) -> None:
         self.edges = tuple(links)
         self.factory = strategy_factory(system, parameters)
@@ -113,7 +115,8 @@ class Stage:
             neighbours.setdefault(left, []).append(right)
             neighbours.setdefault(right, []).append(left)
         self.brokers = {
-            name: Broker(name, tuple(others), self.factory) for name, others in neighbours.items()
+            name: Broker(name, tuple(others), self.factory, joins=joins)
+            for name, others in neighbours.items()
         }
         self.links: dict[tuple[str, str], deque[Message]] = {
             way: deque() for edge in self.edges for way in (edge, edge[::-1])

@@ -122,7 +122,7 @@ class LiveNetwork:
         )
         factory = strategy_factory(self.system, self.parameters)
         overlay = self.overlays.setdefault(name, Overlay())
-        machine = Broker(name, (), factory, expected=overlay.expected(neighbours))
+        machine = Broker(name, (), factory, expected=overlay.expected(neighbours), joins=True)
         has_cycles = SYSTEMS[self.system].shape.has_cycles
         admits_bytes = self.limits.high_bytes if has_cycles else None
         node = Node(machine, Clock(), self, admits_bytes, SYSTEMS[self.system].shown_rows)

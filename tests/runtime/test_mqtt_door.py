@@ -16,7 +16,7 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from shoal.broker.effects import Effect, Input, Requested
 from shoal.broker.machine import Broker
-from shoal.broker.messages import Subscribe
+from shoal.broker.messages import Subscribe, Together
 from shoal.model import BrokerId
 from shoal.mqtt.codec.decoder import Decoder
 from shoal.mqtt.codec.encoder import encode
@@ -143,9 +143,10 @@ async def test_what_the_machine_is_long_about_is_asked_in_turns() -> None:
 
         def handle_slowly(input: Input, now_us: int) -> list[Effect]:
             nonlocal handled
-            if isinstance(input, Requested) and isinstance(input.request, Subscribe):
-                handled += 1
-                time.sleep(each_s)
+            if isinstance(input, Requested) and isinstance(input.request, Subscribe | Together):
+                asked = len(getattr(input.request, "messages", (input.request,)))
+                handled += asked
+                time.sleep(asked * each_s)
             return handle(input, now_us)
 
         machine.handle = handle_slowly
@@ -160,6 +161,20 @@ async def test_what_the_machine_is_long_about_is_asked_in_turns() -> None:
         await asked
         await publisher.publish("t/59", b"last", qos=1)
         assert await payloads(subscriber, 1) == [b"last"]
+
+
+@on_loop
+async def test_what_one_packet_asks_for_is_told_in_few_messages() -> None:
+    """Each neighbour was told each filter by itself."""
+    async with mqtt() as network, network.client("B1", "subscriber") as subscriber:
+        nodes = network.network.nodes
+        before = sum(node.counts["messages_out"] for node in nodes.values())
+        await subscriber.subscribe([(f"t/{number}", 1) for number in range(400)])
+        for node in nodes.values():
+            assert len(node.machine.strategy.tables.subscriptions) >= 400
+        said = sum(node.counts["messages_out"] for node in nodes.values()) - before
+        print("said", said)
+        assert said < 100
 
 
 @on_loop

@@ -30,10 +30,11 @@ from shoal.broker.effects import (
     Stays,
     TimerFired,
 )
-from shoal.broker.messages import Message, Ping, Pong, Rejected
+from shoal.broker.messages import Carrier, Message, Ping, Pong, Publish, Rejected, Together
 from shoal.broker.onward import Asked, Onward
 from shoal.broker.records import RefusalRecord
 from shoal.broker.strategy import BrokerContext, ProtocolError, Strategy, StrategyFactory
+from shoal.broker.together import joined
 from shoal.matching import Outcomes, OutcomesFactory
 from shoal.model import BrokerId, ClientId
 
@@ -43,7 +44,8 @@ class Broker:
 
     `neighbours` are the brokers it has links to when it starts, `expected` those to which links
     will come up; `seed` starts the randomness that its system may use, and `outcomes` makes what it
-    may route by.
+    may route by.  If it `joins`, what can be is sent together (`together.py`): without, messages
+    are those that the papers count.
     """
 
     def __init__(
@@ -54,8 +56,11 @@ class Broker:
         seed: int = 0,
         expected: tuple[BrokerId, ...] = (),
         outcomes: OutcomesFactory = Outcomes,
+        *,
+        joins: bool = False,
     ) -> None:
         self.id = broker_id
+        self._joins = joins
         random = Random(f"{seed}/{broker_id}")
         self._strategy = system(BrokerContext(broker_id, neighbours, random, expected, outcomes))
         self._receive = self._strategy.receive
@@ -113,19 +118,36 @@ class Broker:
         out: list[Effect] = []
         kind = type(input)
         if kind is Received:
-            try:
-                self._receive(input.neighbour, input.message, now_us, out)  # type: ignore[union-attr]
-            except ProtocolError as error:
-                out.append(self._refusal(input.neighbour, error))  # type: ignore[union-attr]
+            if type(input.message) is Together:  # type: ignore[union-attr]
+                self._take_all(input.neighbour, input.message, now_us, out)  # type: ignore[union-attr]
+            else:
+                try:
+                    self._receive(input.neighbour, input.message, now_us, out)  # type: ignore[union-attr]
+                except ProtocolError as error:
+                    out.append(self._refusal(input.neighbour, error))  # type: ignore[union-attr]
         elif kind is Requested:
             self._request(input.client, input.request, now_us, out)  # type: ignore[union-attr]
         else:
             self._notice(input, now_us, out)
-        return out
+        return joined(out) if self._joins and len(out) > 1 and not _carries(input) else out
+
+    def _take_all(
+        self, neighbour: BrokerId, message: Together, now_us: int, out: list[Effect]
+    ) -> None:
+        """Messages that came together; what one of them gets wrong says nothing of the others."""
+        for each in message.messages:
+            try:
+                self._receive(neighbour, each, now_us, out)
+            except ProtocolError as error:
+                out.append(self._refusal(neighbour, error))
 
     def _request(self, client: ClientId, request: Message, now_us: int, out: list[Effect]) -> None:
         if type(request) is Ping:
             out.append(Notify(client, Pong(request.session)))
+            return
+        if type(request) is Together:
+            for each in request.messages:
+                self._request(client, each, now_us, out)
             return
         try:
             self._strategy.request(client, request, now_us, out)
@@ -162,3 +184,13 @@ class Broker:
 
     def _refusal(self, sender: str, error: ProtocolError) -> Record:
         return Record(RefusalRecord(broker=self.id, sender=sender, reason=str(error)))
+
+
+def _carries(input: Input) -> bool:
+    """Whether it brings publications: what comes of these is nothing to be joined."""
+    match input:
+        case Received(_, message):
+            return isinstance(message, Carrier)
+        case Requested(_, request):
+            return type(request) is Publish
+    return False

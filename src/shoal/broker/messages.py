@@ -29,10 +29,12 @@ class Message(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
     What `introduces` is said when a link has come up, before publications may go over it.  It goes
     over links that speak the protocol `since` which it is there, or a later one
-    (`broker/links/protocols.py`).
+    (`broker/links/protocols.py`).  What `joins` holds nothing back, so that several of them may be
+    sent and handled as one (`Together`).
     """
 
     introduces: ClassVar[bool] = False
+    joins: ClassVar[bool] = False
     since: ClassVar[int] = 1
 
 
@@ -43,6 +45,7 @@ class Advertise(Message, frozen=True):
     """`moves` counts the publisher's moves so far: of two words about it the later one holds."""
 
     introduces = True
+    joins = True
 
     advertisement: Advertisement
     moves: int = 0
@@ -50,20 +53,38 @@ class Advertise(Message, frozen=True):
 
 class Unadvertise(Message, frozen=True):
     introduces = True
+    joins = True
 
     advertisement_id: AdvertisementId
 
 
 class Subscribe(Message, frozen=True):
     introduces = True
+    joins = True
 
     subscription: Subscription
 
 
 class Unsubscribe(Message, frozen=True):
     introduces = True
+    joins = True
 
     subscription_id: SubscriptionId
+
+
+class Together(Message, frozen=True):
+    """Several messages as one, in their order; all of them join, and `introduces` is one for all.
+
+    To a link that does not know it yet they go one by one (`links/session.py`).
+    """
+
+    since = 2
+
+    messages: tuple[Message, ...]
+
+    @property
+    def introduces(self) -> bool:  # type: ignore[override]
+        return self.messages[0].introduces
 
 
 # --- publications -----------------------------------------------------------------------------

@@ -44,6 +44,7 @@ from shoal.broker.messages import (
     Publish,
     Rejected,
     Subscribe,
+    Together,
     Unadvertise,
     Unsubscribe,
 )
@@ -92,6 +93,13 @@ class Form(NamedTuple):
 
 Vocabulary = tuple[type[msgspec.Struct] | Form, ...]
 
+
+class _Together(msgspec.Struct, frozen=True, tag="Together", array_like=True):
+    """Messages as they are written one by one."""
+
+    messages: tuple[msgspec.Raw, ...]
+
+
 # What every system's brokers and clients say.
 COMMON: Vocabulary = (
     Advertise,
@@ -115,8 +123,10 @@ class Codec:
         self._read: dict[type, Callable[[Any], Any]] = {
             PublicationBatch: _check_batch,
             Publish: check_publish,
+            _Together: self._read_together,
         }
-        kinds: list[Any] = []
+        self._write[Together] = self._write_together
+        kinds: list[Any] = [_Together]
         for entry in vocabulary:
             if isinstance(entry, Form):
                 self._write[entry.message] = entry.write
@@ -134,15 +144,8 @@ class Codec:
 
     def encode(self, message: msgspec.Struct) -> bytes:
         """The frame of a message; WireError when it is too long or has what cannot travel."""
-        write = self._write.get(type(message))
         try:
-            written = message if write is None else write(message)
-            if type(written) not in self._known:
-                raise WireError(
-                    f"{type(message).__name__} is no message of this network; "
-                    "a system lists its own in SYSTEM.messages"
-                )
-            body = self._encode(written)
+            body = self._body(message)
         except WireError:
             raise
         except (ValueError, TypeError, OverflowError, RecursionError) as error:
@@ -160,15 +163,39 @@ class Codec:
             found = f"version {body[0]}" if body else "an empty frame"
             raise WireError(f"{found}; this broker reads version {VERSION}")
         try:
-            message = self._decode(memoryview(body)[1:])
-            read = self._read.get(type(message))
-            return message if read is None else read(message)
+            return self._message(memoryview(body)[1:])
         except WireError:
             raise
         except RecursionError:
             raise WireError("nested too deeply") from None
         except ValueError as error:  # msgspec's own errors are among them
             raise WireError(str(error)) from None
+
+    def _body(self, message: msgspec.Struct) -> bytes:
+        write = self._write.get(type(message))
+        written = message if write is None else write(message)
+        if type(written) not in self._known:
+            raise WireError(
+                f"{type(message).__name__} is no message of this network; "
+                "a system lists its own in SYSTEM.messages"
+            )
+        return self._encode(written)
+
+    def _message(self, body: memoryview | msgspec.Raw) -> Any:
+        message = self._decode(body)
+        read = self._read.get(type(message))
+        return message if read is None else read(message)
+
+    def _write_together(self, message: Together) -> _Together:
+        return _Together(tuple(msgspec.Raw(self._body(each)) for each in message.messages))
+
+    def _read_together(self, written: _Together) -> Together:
+        found = tuple(map(self._message, written.messages))
+        if not all(isinstance(each, Message) and each.joins for each in found):
+            raise WireError("messages came together that go one by one")
+        if len({each.introduces for each in found}) != 1:
+            raise WireError("no messages came together, or such as go one by one")
+        return Together(found)
 
 
 class FrameReader:

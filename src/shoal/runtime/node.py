@@ -241,6 +241,8 @@ class Node:
                 waited_us = 0 if since_us is None else max(0, now_us - since_us)
                 self.watching.handled(publications, waited_us, done_us - now_us)
         self._carry_out(effects, now_us, custody)
+        if not publications:
+            self.weighing.handled(input, now_us)
         if custody is not None:
             custody.settle()
         if not self._is_ready and self.machine.is_ready:

@@ -9,9 +9,10 @@ import pytest
 
 from shoal.broker.custody import Custody
 from shoal.broker.links.controls import CONTROLS
+from shoal.broker.links.outbox import LinkLimits
 from shoal.broker.links.protocols import FIRST, OURS, Protocols
 from shoal.broker.links.session import LinkSession
-from shoal.broker.messages import Message, Unsubscribe
+from shoal.broker.messages import Message, Together, Unsubscribe
 from shoal.broker.wire import COMMON, Codec, WireError
 
 
@@ -23,13 +24,16 @@ class Hint(Message, frozen=True):
 
 
 # The older broker's, which would refuse what it does not know, and the newer one's.
+LIMITS = LinkLimits()
 OLDER, NEWER = Codec(COMMON + CONTROLS), Codec((*COMMON, *CONTROLS, Hint))
 
 
-def ends(theirs: Protocols, codec: Codec) -> tuple[LinkSession, LinkSession]:
+def ends(
+    theirs: Protocols, codec: Codec, limits: LinkLimits = LIMITS
+) -> tuple[LinkSession, LinkSession]:
     """A broker of the next version and its neighbour, connected."""
-    one = LinkSession("n", "A", "B", 1, NEWER, protocols=Protocols(1, 2))
-    other = LinkSession("n", "B", "A", 1, codec, protocols=theirs)
+    one = LinkSession("n", "A", "B", 1, NEWER, limits, protocols=Protocols(1, 2))
+    other = LinkSession("n", "B", "A", 1, codec, limits, protocols=theirs)
     said, answer = one.hello(), other.hello()
     other.connected(said, 0)
     one.connected(answer, 0)
@@ -58,6 +62,26 @@ def test_once_both_are_upgraded_it_is_sent() -> None:
     assert (one.protocol, other.protocol) == (2, 2)
     one.send(Hint("try B3"))
     assert came(one, other) == [Hint("try B3")]
+
+
+def test_what_is_said_together_goes_one_by_one_to_who_does_not_know_that() -> None:
+    both = Unsubscribe("s"), Unsubscribe("t")
+    one, other = ends(FIRST, OLDER)
+    assert one.send(Together(both))
+    assert came(one, other) == [*both]
+    one, other = ends(Protocols(1, 2), NEWER)
+    assert one.send(Together(both))
+    assert came(one, other) == [Together(both)]
+
+
+def test_what_is_too_long_together_goes_one_by_one() -> None:
+    # A link with bounds as narrow as they can be takes no frame of more than 16 MiB.
+    one, other = ends(Protocols(1, 2), NEWER, LinkLimits(limit_bytes=2**20))
+    long = tuple(Unsubscribe(name * 9 * 2**20) for name in "st")
+    one.send(Together(long))
+    assert came(one, other) == [long[0]]
+    one.receive(other.to_write(), 1)
+    assert came(one, other) == [long[1]]
 
 
 def test_without_a_protocol_in_common_there_is_no_link() -> None:

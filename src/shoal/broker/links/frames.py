@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from shoal.broker.custody import Custody, repeated
 from shoal.broker.links.outbox import Frame
-from shoal.broker.messages import Carrier, Message
+from shoal.broker.messages import Carrier, Message, Together
 from shoal.broker.wire import LENGTH_BYTES, Codec, WireError
 
 
@@ -26,6 +26,8 @@ class Frames:
                 raise WireError(f"{type(message).__name__} takes {len(frame)} bytes, not {longest}")
             return [frame]
         except WireError:
+            if type(message) is Together:
+                return [frame for each in message.messages for frame in self.of(each)]
             if not isinstance(message, Carrier) or len(message.publications) < 2:
                 raise
         # Too long together: what goes into one here came in several.

@@ -4,6 +4,10 @@ A protocol is a number; a broker speaks all from its oldest to its newest.  A ki
 came later than protocol 1 says since when it is there (`Message.since`), and does not go to a
 broker that does not know it: so it must be one that such a broker can do without.  What all must
 know begins a protocol that is the oldest, too, one version after brokers could speak it.
+
+| protocol | brings |
+| --- | --- |
+| 2 | several messages as one (`Together`), which go one by one over a link that speaks 1 |
 """
 
 from __future__ import annotations
@@ -30,7 +34,7 @@ class Protocols(NamedTuple):
 
 # Those of this version.  Brokers that do not say which they speak, speak the first.
 FIRST = Protocols(1, 1)
-OURS = Protocols(1, 1)
+OURS = Protocols(1, 2)
 
 
 def agreed(broker: BrokerId, ours: Protocols, other: BrokerId, theirs: Protocols) -> int:

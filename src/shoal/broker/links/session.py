@@ -58,7 +58,7 @@ from shoal.broker.links.protocols import OURS, Protocols, agreed
 from shoal.broker.links.spool import Spool
 from shoal.broker.links.states import OutOfStepError, State, Word
 from shoal.broker.links.traffic import LinkTraffic
-from shoal.broker.messages import Message
+from shoal.broker.messages import Message, Together
 from shoal.broker.wire import Codec, WireError
 from shoal.model import BrokerId
 
@@ -338,8 +338,13 @@ class LinkSession(LinkTraffic):
         message goes nowhere, nor does one that the other end does not know.  WireError when it
         cannot be written.
         """
-        if self.state in (State.IDLE, State.GONE) or message.since > self.protocol:
+        if self.state in (State.IDLE, State.GONE):
             return True
+        if message.since > self.protocol:
+            if type(message) is not Together:
+                return True
+            room = [self.send(each, custody) for each in message.messages]
+            return all(room)
         return self._put(message, custody)
 
     def to_write(self) -> bytes:

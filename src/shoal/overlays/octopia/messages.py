@@ -58,6 +58,7 @@ class HomeChange(Message, frozen=True):
     """What has changed in the table of the broker of `region`, since the version before."""
 
     introduces = True
+    joins = True
 
     region: int
     version: int
@@ -92,6 +93,7 @@ class BitSet(Message, frozen=True):
     """From a secondary broker to the host: this cluster wants what is advertised (CIB_SET)."""
 
     introduces = True
+    joins = True
 
     advertisement_id: AdvertisementId
 
@@ -100,6 +102,7 @@ class BitCleared(Message, frozen=True):
     """From a secondary broker to the host: it does not any more (ours; the paper only sets)."""
 
     introduces = True
+    joins = True
 
     advertisement_id: AdvertisementId
 

@@ -27,6 +27,8 @@ class TreeChange(Message, frozen=True):
     former   the tree in whose place this one comes: that it is known must be said (`TreeKnown`)
     """
 
+    joins = True
+
     tree: TreeId
     version: int
     added: tuple[Advertisement, ...] = ()
@@ -47,11 +49,15 @@ class TreesSaid(Message, frozen=True):
 class Bind(Message, frozen=True):
     """Along a tree to its root: publications of that tree go to this subscription."""
 
+    joins = True
+
     tree: TreeId
     subscription: Subscription
 
 
 class Unbind(Message, frozen=True):
+    joins = True
+
     tree: TreeId
     subscription_id: SubscriptionId
 

@@ -9,14 +9,29 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby
 
 from shoal.broker.effects import Requested
-from shoal.broker.messages import Publish
+from shoal.broker.messages import Message, Publish, Subscribe, Together, Unsubscribe
 from shoal.runtime.driving.clock import Clock
 
 # What is done in one go before others have their turn.
 TURN_US = 10_000
+
+
+def together(requests: Iterable[Requested]) -> Iterator[Requested]:
+    """The requests, with what a client subscribes and unsubscribes in a row as one."""
+    for (client, joins), run in groupby(requests, _kind):
+        if not joins:
+            yield from run
+            continue
+        words: list[Message] = [each.request for each in run]
+        yield Requested(client, words[0] if len(words) == 1 else Together(tuple(words)))
+
+
+def _kind(requested: Requested) -> tuple[str, bool]:
+    return requested.client, isinstance(requested.request, Subscribe | Unsubscribe)
 
 
 class Asking:

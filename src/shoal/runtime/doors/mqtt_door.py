@@ -11,12 +11,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 
 from shoal.broker.custody import Custody, is_assured
 from shoal.broker.effects import Deliver, Requested
-from shoal.broker.messages import Message, Publish, Subscribe
+from shoal.broker.messages import Message, Publish, Subscribe, Together
 from shoal.matching.filed.filters import longest_text
 from shoal.model import Attributes, BrokerId, ClientId, Publication, SubscriptionId
 from shoal.mqtt.access import Admission, Credentials
@@ -30,7 +30,7 @@ from shoal.mqtt.notices import Party
 from shoal.mqtt.sessions.delivering.outgoing import ClientConnection
 from shoal.mqtt.sessions.subscriptions import work_of_filters
 from shoal.runtime.addresses import Address
-from shoal.runtime.doors.asking import Asking
+from shoal.runtime.doors.asking import Asking, together
 from shoal.runtime.doors.entry.audit import Audit
 from shoal.runtime.doors.publishers import LivePublishers
 from shoal.runtime.doors.sending_on import SendingOn
@@ -230,10 +230,15 @@ class MqttDoor:
 
     def carry_out(self, effects: list[ClientEffect]) -> None:
         """Ask at once, write and close with the next flush."""
+        asked: list[Requested] = []
         for effect in effects:
             if type(effect) is Ask:
-                self._asking.put(effect.input)
-            elif type(effect) is Write:
+                asked.append(effect.input)
+                continue
+            if asked:
+                self._put(asked)
+                asked = []
+            if type(effect) is Write:
                 socket = self._sockets.get(effect.connection)
                 if socket is None:
                     continue
@@ -250,6 +255,11 @@ class MqttDoor:
                 socket = self._forget(effect.connection)
                 if socket is not None:
                     self._close(socket.close)
+        self._put(asked)
+
+    def _put(self, asked: list[Requested]) -> None:
+        for requested in together(asked):
+            self._asking.put(requested)
 
     def _forget(self, connection: ClientConnection) -> Socket | None:
         return self._sockets.pop(connection, None) or self._half_closed.pop(connection, None)
@@ -280,14 +290,19 @@ class MqttDoor:
             custody = Custody(partial(self._settled, request.publications))
             self.node.request(client, request, custody=custody)
         elif type(request) is Subscribe:
-            custody = Custody(partial(self._stored, request.subscription.id))
+            custody = Custody(partial(self._stored, (request.subscription.id,)))
             self.node.request(client, request, custody=custody)
+        elif type(request) is Together:
+            each = request.messages
+            ids = tuple(one.subscription.id for one in each if isinstance(one, Subscribe))
+            self.node.request(client, request, custody=Custody(partial(self._stored, ids)))
         else:
             self.node.request(client, request)
 
-    def _stored(self, subscription_id: SubscriptionId) -> None:
-        """No publication misses this subscription; clients hear it with the next flush."""
-        self.clients.stored(subscription_id)
+    def _stored(self, ids: Iterable[SubscriptionId]) -> None:
+        """No publication misses these subscriptions; clients hear it with the next flush."""
+        for id in ids:
+            self.clients.stored(id)
         self.node.schedule_flush()
 
     def _settled(self, publications: Sequence[Publication]) -> None:

@@ -3,16 +3,17 @@
 A publication may match nothing or a hundred thousand subscriptions, and whoever sends it does not
 say so.  A batch that could take too long comes in pieces: of so many that no piece can, where there
 are few subscriptions; else it is weighed, one publication after the other, and cut where that is
-enough for a turn.  To weigh a publication takes about as long as to match it.
+enough for a turn.  To weigh a publication takes about as long as to match it.  Of other messages
+that came together as many are handled at once as take a turn, by what one took of late.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from shoal.broker.effects import Received, Requested
+from shoal.broker.effects import Input, Received, Requested
 from shoal.broker.machine import Broker
-from shoal.broker.messages import Carrier, Publish
+from shoal.broker.messages import Carrier, Message, Publish, Together
 from shoal.model import Attributes, Publication
 from shoal.runtime.driving.clock import Clock
 
@@ -26,6 +27,9 @@ EACH_US = 1
 # A piece that is not weighed takes no longer, and has at least so many publications.
 PIECE_US = 4 * TURN_US
 PIECE_LEAST = 8
+# One of several messages takes so long before any has come; then as long as the last ones, or so
+# much of what was thought before, so that one that was long is not forgotten at once.
+ONE_US, REMEMBERED = 5_000.0, 0.5
 # Where a subscription looks through a text, so many bytes take as long as all else; texts that are
 # looked through have at most so many.
 SHORT, LONGEST = 512, 65_536
@@ -40,9 +44,20 @@ class Weighing:
         # Of those who take deliveries: how many subscriptions they have, and how long a publication
         # takes them, in microseconds.
         self.takers: list[tuple[Callable[[], int], Callable[[Attributes], int]]] = []
+        self._one_us = ONE_US
+
+    def handled(self, input: Input, since_us: int) -> None:
+        """This was handled, from then until now."""
+        together = _together(input)
+        if together is not None:
+            one_us = (self._clock.now_us() - since_us) / len(together.messages)
+            self._one_us = max(one_us, REMEMBERED * self._one_us)
 
     def cut(self, input: Received | Requested) -> tuple[Received | Requested, ...]:
         """The input, or as much of it as is a turn's, and the rest."""
+        together = _together(input)
+        if together is not None:
+            return self._cut_together(input, together.messages)
         if type(input) is Received:
             message = input.message
             if not isinstance(message, Carrier):
@@ -67,6 +82,18 @@ class Weighing:
             Requested(input.client, Publish(published[at:])),
         )
 
+    def _cut_together(
+        self, input: Received | Requested, messages: Sequence[Message]
+    ) -> tuple[Received | Requested, ...]:
+        most = max(1, int(TURN_US / max(self._one_us, 1)))
+        if len(messages) <= most:
+            return (input,)
+        parts = Together(tuple(messages[:most])), Together(tuple(messages[most:]))
+        if type(input) is Received:
+            return tuple(Received(input.neighbour, part) for part in parts)
+        assert isinstance(input, Requested)
+        return tuple(Requested(input.client, part) for part in parts)
+
     def _enough(self, publications: Sequence[Publication]) -> int:
         """How many of the publications are enough."""
         count = len(publications)
@@ -89,6 +116,16 @@ class Weighing:
             if left_us <= 0 or self._clock.now_us() >= end_us:
                 return number
         return count
+
+
+def _together(input: Input) -> Together | None:
+    if type(input) is Received:
+        message = input.message
+    elif type(input) is Requested:
+        message = input.request
+    else:
+        return None
+    return message if type(message) is Together else None
 
 
 def _enough_of_long(publications: Sequence[Publication], most: int) -> int:

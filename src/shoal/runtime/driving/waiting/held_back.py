@@ -7,7 +7,7 @@ are to hear of them first.
 from __future__ import annotations
 
 from shoal.broker.custody import Custody
-from shoal.broker.messages import Message, Publish, Subscribe, Unsubscribe
+from shoal.broker.messages import Message, Publish, Subscribe, Together, Unsubscribe
 from shoal.model import ClientId
 
 # Beyond this clients wait, too.
@@ -31,7 +31,7 @@ class HeldBack:
         """Whether this request waits."""
         if type(request) is Publish:
             self._bytes += sum(len(each.body) for each in request.publications)
-        elif client not in self._clients or isinstance(request, Subscribe | Unsubscribe):
+        elif client not in self._clients or isinstance(request, Subscribe | Unsubscribe | Together):
             return False
         self._clients.add(client)
         self._requests.append((client, request, custody))

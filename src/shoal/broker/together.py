@@ -1,0 +1,53 @@
+"""What one input has a broker say to a neighbour, as one message.
+
+A client subscribes to a thousand filters in one packet; what one subscription covered is told when
+that goes: each change of a table is a message, and so is each of these on every link beyond.  What
+follows each other goes `Together`, in its order; only where nothing else is to be done between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from shoal.broker.effects import Effect, Send
+from shoal.broker.messages import Message, Together
+from shoal.model import BrokerId
+
+# Of more there are several: whoever handles them cuts them into turns.
+MOST_TOGETHER = 256
+
+
+def joined(effects: Iterable[Effect]) -> list[Effect]:
+    """The effects, with runs of what is sent to one neighbour, and joins, as one message each.
+
+    >>> from shoal.broker.messages import Unsubscribe
+    >>> joined([Send("B2", Unsubscribe("a")), Send("B3", Unsubscribe("a"))])[1].neighbour
+    'B3'
+    >>> (both,) = joined([Send("B2", Unsubscribe("a")), Send("B2", Unsubscribe("b"))])
+    >>> [message.subscription_id for message in both.message.messages]
+    ['a', 'b']
+    """
+    found: list[Effect] = []
+    runs: dict[BrokerId, list[Message]] = {}
+    for effect in effects:
+        if not (type(effect) is Send and effect.message.joins):
+            _end(runs, found)
+            found.append(effect)
+            continue
+        run = runs.setdefault(effect.neighbour, [])
+        is_whole = len(run) == MOST_TOGETHER
+        if run and (is_whole or run[0].introduces is not effect.message.introduces):
+            found.append(_send(effect.neighbour, run))
+            run.clear()
+        run.append(effect.message)
+    _end(runs, found)
+    return found
+
+
+def _end(runs: dict[BrokerId, list[Message]], found: list[Effect]) -> None:
+    found += [_send(neighbour, run) for neighbour, run in runs.items()]
+    runs.clear()
+
+
+def _send(neighbour: BrokerId, run: list[Message]) -> Send:
+    return Send(neighbour, run[0] if len(run) == 1 else Together(tuple(run)))

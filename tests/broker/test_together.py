@@ -1,0 +1,194 @@
+"""Several messages as one: the same messages in the same order, fewer on the way."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from random import Random
+
+import pytest
+
+from shoal.broker.effects import Effect, LinkReady, Received, Requested, Send
+from shoal.broker.machine import Broker
+from shoal.broker.messages import (
+    Advertise,
+    Goodbye,
+    Message,
+    Publish,
+    Subscribe,
+    Together,
+    Unsubscribe,
+)
+from shoal.broker.together import MOST_TOGETHER, joined
+from shoal.broker.wire import COMMON, Codec, WireError
+from shoal.overlays.registry import strategy_factory
+from shoal.overlays.tree.messages import SubscriptionsSaid
+from shoal.overlays.tree.system import Parameters
+from tests.broker.transcript import Stage, advertisement, publication, publish, subscription
+
+SEEDS = range(40)
+# A hundred brokers, each with four below it.
+HUNDRED = tuple((f"B{(number - 1) // 4}", f"B{number}") for number in range(1, 100))
+
+
+def apart(effects: Iterable[Effect]) -> list[Effect]:
+    """Each message by itself."""
+    found: list[Effect] = []
+    for effect in effects:
+        if isinstance(effect, Send) and isinstance(effect.message, Together):
+            found += [Send(effect.neighbour, each) for each in effect.message.messages]
+        else:
+            found.append(effect)
+    return found
+
+
+def seen_by(effects: Iterable[Effect], neighbour: str) -> list[Effect]:
+    """What is for this neighbour, and what is for none."""
+    return [each for each in effects if not isinstance(each, Send) or each.neighbour == neighbour]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_each_neighbour_gets_the_same_in_the_same_order(seed: int) -> None:
+    chance = Random(seed)
+    effects: list[Effect] = []
+    for number in range(chance.choice([3, 30, 3 * MOST_TOGETHER])):
+        neighbour = chance.choice(["B2", "B3"])
+        kinds: list[Effect] = [
+            LinkReady(neighbour),
+            Send(neighbour, SubscriptionsSaid()),
+            *[Send(neighbour, Unsubscribe(f"{number}"))] * 8,
+        ]
+        effects.append(chance.choice(kinds))
+    found = joined(effects)
+    for neighbour in ("B2", "B3"):
+        assert seen_by(apart(found), neighbour) == seen_by(effects, neighbour)
+    for each in found:
+        if isinstance(each, Send) and isinstance(each.message, Together):
+            assert 2 <= len(each.message.messages) <= MOST_TOGETHER
+
+
+@pytest.mark.parametrize("covering", [False, True])
+@pytest.mark.parametrize("seed", SEEDS[:15])
+def test_brokers_that_say_things_together_know_the_same(seed: int, covering: bool) -> None:
+    """One that subscribes and is answered gets what is published from then on."""
+    chance = Random(seed)
+    links = [(f"B{chance.randrange(at)}", f"B{at}") for at in range(1, 7)]
+    parameters = Parameters(covering=covering)
+    stages = [Stage(links, parameters=parameters, joins=joins) for joins in (False, True)]
+    wanted: dict[str, dict[str, str]] = {f"B{at}": {} for at in range(7)}
+    number = 0
+    for _ in range(30):
+        broker = f"B{chance.randrange(7)}"
+        match chance.choice(["many", "many", "all", "advertise", "publish", "break"]):
+            case "many":
+                mine, words = wanted[broker], list[Message]()
+                for _ in range(chance.randrange(1, 12)):
+                    number += 1
+                    if mine and chance.random() < 0.5:
+                        words.append(Unsubscribe(mine.pop(chance.choice(list(mine)))))
+                        continue
+                    low, name = chance.randrange(10), f"s{number}"
+                    mine[name] = name
+                    words.append(Subscribe(subscription(name, f"x >= {low}", client=broker)))
+                for stage in stages:
+                    stage.handle(broker, Requested(broker, Together(tuple(words))))
+            case "all":
+                wanted[broker].clear()
+                for stage in stages:
+                    stage.ask(broker, broker, Goodbye())
+            case "advertise":
+                promise = advertisement(f"a/{broker}", "x >= 0", publisher=f"P/{broker}")
+                for stage in stages:
+                    stage.ask(broker, promise.publisher, Advertise(promise))
+            case "break":
+                left, right = chance.choice(links)
+                for stage in stages:
+                    stage.break_link(left, right)
+                    stage.mend_link(left, right)
+            case "publish":
+                for stage in stages:
+                    stage.settle(Random(number))
+                    stage.ask("B0", "P", Advertise(advertisement("p")), publish(number))
+                    stage.settle()
+    for stage in stages:
+        stage.settle()
+        stage.ask("B0", "P", Advertise(advertisement("p")))
+        stage.settle()
+        number += 1
+        for x in range(10):
+            stage.ask("B0", "P", Publish((publication(1_000 + x, x=x),)))
+        stage.settle()
+    plain, together = stages
+    assert together.refusals() == plain.refusals()
+    assert Counter(together.delivered()) == Counter(plain.delivered())
+    assert len(together.everything_sent) < len(plain.everything_sent)
+    names = [
+        [set(broker.strategy.tables.subscriptions) for broker in stage.brokers.values()]
+        for stage in stages
+    ]
+    assert covering or names[0] == names[1]
+
+
+def test_when_one_goes_that_covered_21_others_a_hundred_brokers_hear_it_once() -> None:
+    stage = Stage(HUNDRED, joins=True)
+    for at in range(100):
+        promise = advertisement(f"a{at}", publisher=f"P{at}")
+        stage.ask(f"B{at}", promise.publisher, Advertise(promise))
+    stage.settle()
+    stage.ask("B7", "C", Subscribe(subscription("wide", "x >= 0")))
+    stage.settle()
+    stage.everything_sent.clear()
+    under = tuple(Subscribe(subscription(f"s{x}", f"x = {x}")) for x in range(21))
+    stage.handle("B7", Requested("C", Together(under)))
+    stage.settle()
+    assert len(stage.everything_sent) == 99
+    stage.ask("B7", "C", Unsubscribe("wide"))
+    stage.settle()
+    assert len(stage.everything_sent) == 2 * 99
+    stage.ask("B99", "P99", Publish((publication(1, "P99", x=3),)))
+    stage.settle()
+    ((broker, delivery),) = stage.deliveries
+    assert (broker, delivery.subscriptions) == ("B7", ("s3",))
+
+
+def test_a_broker_that_comes_back_is_told_in_few_messages() -> None:
+    stage = Stage((("B1", "B2"), ("B2", "B3")), joins=True)
+    stage.ask("B1", "P", Advertise(advertisement("a")))
+    stage.settle()
+    for number in range(100):
+        stage.ask("B3", "C", Subscribe(subscription(f"s{number}", f"x = {number}")))
+    stage.settle()
+    stage.everything_sent.clear()
+    stage.break_link("B1", "B2")
+    stage.mend_link("B1", "B2")
+    stage.settle()
+    assert len(stage.everything_sent) < 20
+    assert len(stage.brokers["B1"].strategy.tables.subscriptions) == 100
+
+
+def test_what_one_gets_wrong_says_nothing_of_the_others() -> None:
+    machine = Broker("B1", ("B2",), strategy_factory("tree"))
+    good = Subscribe(subscription("good"))
+    effects = machine.handle(Requested("C", Together((Unsubscribe("none"), good))), 0)
+    assert [type(each).__name__ for each in effects] == ["Record", "Notify"]
+    wrong = Unsubscribe("none")
+    assert machine.handle(Received("B9", Together((wrong, good))), 1) != []
+    assert set(machine.strategy.tables.subscriptions) == {"good"}
+
+
+WORDS = (Subscribe(subscription("a")), Unsubscribe("b"))
+
+
+def test_it_travels() -> None:
+    codec = Codec(COMMON)
+    assert codec.decode(codec.encode(Together(WORDS))[4:]) == Together(WORDS)
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [(), (Goodbye(),), (publish(1),), (Together(WORDS),), (*WORDS, Goodbye())],
+)
+def test_nothing_else_comes_together(messages: tuple[Message, ...]) -> None:
+    codec = Codec(COMMON)
+    with pytest.raises(WireError, match="together"):
+        codec.decode(codec.encode(Together(messages))[4:])
