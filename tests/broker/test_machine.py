@@ -34,6 +34,7 @@ from shoal.broker.messages import (
     Rejected,
     RoutedPublication,
     Subscribe,
+    Together,
     Unadvertise,
     Unsubscribe,
 )
@@ -236,6 +237,8 @@ BASES = {
     Arriving,
     Between,
 }
+JOINS = st.one_of([strategy for kind, strategy in MESSAGES.items() if kind.joins])
+MESSAGES[Together] = st.builds(Together, st.lists(JOINS, min_size=1, max_size=3).map(tuple))
 ANY_MESSAGE = st.one_of(list(MESSAGES.values()))
 FRAMES = st.builds(Frame, NUMBERS, NUMBERS, st.one_of(st.none(), ANY_MESSAGE))
 NEIGHBOURS = st.sampled_from(["B0", "B2"])

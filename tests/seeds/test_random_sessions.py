@@ -29,9 +29,12 @@ def test_what_others_want_is_covered_now_and_then(seed: int) -> None:
     play(seed, dabblers=3)
 
 
-@pytest.mark.parametrize("seed", [429, 566])
+@pytest.mark.parametrize("seed", [105, 429, 566])
 def test_every_broker_knows_where_a_session_stays(seed: int) -> None:
-    """Somebody had asked for it meanwhile, and its broker was not believed with an older word."""
+    """Somebody had asked for it meanwhile, and its broker was not believed with an older word.
+
+    In 105 two brokers had asked for it in the same microsecond, and one of them had no answer.
+    """
     life = Life(seed, RESTLESS)
     life.play()
     life.come_to_rest()

@@ -155,9 +155,13 @@ class Adopted(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class Declined(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """The session that was sent is not here, and not wanted any more."""
+    """The session that was sent to `broker` is not there, and not wanted any more.
+
+    Without a name it is from a broker of an earlier version.
+    """
 
     journey: Journey
+    broker: BrokerId = ""
 
 
 class Departed(msgspec.Struct, frozen=True, tag=True, array_like=True):

@@ -14,6 +14,7 @@ from itertools import groupby
 
 from shoal.broker.effects import Requested
 from shoal.broker.messages import Message, Publish, Subscribe, Together, Unsubscribe
+from shoal.model import SubscriptionId
 from shoal.runtime.driving.clock import Clock
 
 # What is done in one go before others have their turn.
@@ -28,6 +29,12 @@ def together(requests: Iterable[Requested]) -> Iterator[Requested]:
             continue
         words: list[Message] = [each.request for each in run]
         yield Requested(client, words[0] if len(words) == 1 else Together(tuple(words)))
+
+
+def subscribed(request: Message) -> tuple[SubscriptionId, ...]:
+    """What is subscribed by a request."""
+    parts = request.messages if isinstance(request, Together) else (request,)
+    return tuple(each.subscription.id for each in parts if isinstance(each, Subscribe))
 
 
 def _kind(requested: Requested) -> tuple[str, bool]:
@@ -55,6 +62,12 @@ class Asking:
     def is_behind(self) -> bool:
         """Whether something waits."""
         return bool(self._waiting)
+
+    def put_all(self, gathered: list[Requested]) -> None:
+        """Have what was gathered handled, together where it can be; nothing is then."""
+        for requested in together(gathered):
+            self.put(requested)
+        gathered.clear()
 
     def put(self, requested: Requested) -> None:
         """Have this handled, behind all before it."""

@@ -16,7 +16,7 @@ from functools import partial
 
 from shoal.broker.custody import Custody, is_assured
 from shoal.broker.effects import Deliver, Requested
-from shoal.broker.messages import Message, Publish, Subscribe, Together
+from shoal.broker.messages import Message, Publish
 from shoal.matching.filed.filters import longest_text
 from shoal.model import Attributes, BrokerId, ClientId, Publication, SubscriptionId
 from shoal.mqtt.access import Admission, Credentials
@@ -30,7 +30,7 @@ from shoal.mqtt.notices import Party
 from shoal.mqtt.sessions.delivering.outgoing import ClientConnection
 from shoal.mqtt.sessions.subscriptions import work_of_filters
 from shoal.runtime.addresses import Address
-from shoal.runtime.doors.asking import Asking, together
+from shoal.runtime.doors.asking import Asking, subscribed
 from shoal.runtime.doors.entry.audit import Audit
 from shoal.runtime.doors.publishers import LivePublishers
 from shoal.runtime.doors.sending_on import SendingOn
@@ -235,9 +235,7 @@ class MqttDoor:
             if type(effect) is Ask:
                 asked.append(effect.input)
                 continue
-            if asked:
-                self._put(asked)
-                asked = []
+            self._asking.put_all(asked)
             if type(effect) is Write:
                 socket = self._sockets.get(effect.connection)
                 if socket is None:
@@ -255,11 +253,7 @@ class MqttDoor:
                 socket = self._forget(effect.connection)
                 if socket is not None:
                     self._close(socket.close)
-        self._put(asked)
-
-    def _put(self, asked: list[Requested]) -> None:
-        for requested in together(asked):
-            self._asking.put(requested)
+        self._asking.put_all(asked)
 
     def _forget(self, connection: ClientConnection) -> Socket | None:
         return self._sockets.pop(connection, None) or self._half_closed.pop(connection, None)
@@ -289,12 +283,7 @@ class MqttDoor:
         elif type(request) is Publish and is_assured(request):
             custody = Custody(partial(self._settled, request.publications))
             self.node.request(client, request, custody=custody)
-        elif type(request) is Subscribe:
-            custody = Custody(partial(self._stored, (request.subscription.id,)))
-            self.node.request(client, request, custody=custody)
-        elif type(request) is Together:
-            each = request.messages
-            ids = tuple(one.subscription.id for one in each if isinstance(one, Subscribe))
+        elif ids := subscribed(request):
             self.node.request(client, request, custody=Custody(partial(self._stored, ids)))
         else:
             self.node.request(client, request)

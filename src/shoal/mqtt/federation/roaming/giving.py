@@ -261,7 +261,9 @@ class Giving:
                 self.withdraw(client_id)
                 self._sessions.drop(move.session)
                 self._gone(move.session, where, now_us)
-            case Declined():
+            case Declined(_, broker):
+                if broker not in ("", move.target[0]):
+                    return  # of another that had asked in the same microsecond
                 question = move.question
                 self.withdraw(client_id)
                 if question is None:

@@ -45,11 +45,10 @@ class LettingGo:
                 self._say(question.broker, SessionState(journey, False), now_us)
             return
         assert move.target is not None
-        broker, given = move.target
-        if given != journey:
+        if move.target != (question.broker, journey):  # two may have asked in one microsecond
             self._giving.ask_for(move, question, now_us)
         elif move.is_restored:
-            self._giving.give(session, broker, journey, now_us)
+            self._giving.give(session, question.broker, journey, now_us)
 
     def is_elsewhere(self, session: Session, control: Entered, now_us: int) -> None:
         """The client of a session here was let in elsewhere: with that session, or another."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from shoal.model import BrokerId
 from shoal.mqtt.federation.controls import Adopted, Control, Declined, Departed, Offer, Taken
 from shoal.mqtt.federation.roaming.arriving import Arriving
 from shoal.mqtt.federation.roaming.fetching import Fetching
@@ -21,6 +22,7 @@ class Receipts:
 
     def __init__(
         self,
+        broker_id: BrokerId,
         sessions: Sessions,
         homes: Homes,
         fetching: Fetching,
@@ -28,6 +30,7 @@ class Receipts:
         say: Callable[[str, Control, int], None],
     ) -> None:
         self.journal: Journal | None = None
+        self._broker_id = broker_id
         self._sessions = sessions
         self._homes = homes
         self._fetching = fetching
@@ -55,4 +58,5 @@ class Receipts:
             return
         session, home = self._sessions.get(client_id), self._homes.entry(client_id)
         had_us = session.entered_us if session is not None else home.had_us if home else 0
-        self._say(broker, Taken(journey) if had_us >= at_us else Declined(journey), now_us)
+        declined = Declined(journey, self._broker_id)
+        self._say(broker, Taken(journey) if had_us >= at_us else declined, now_us)

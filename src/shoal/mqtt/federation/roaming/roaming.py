@@ -130,7 +130,9 @@ class Roaming:
         self.arriving = Arriving(
             broker_id, sessions, subscriptions, door, timers, spreading, send_item
         )
-        self._receipts = Receipts(sessions, self.homes, self.fetching, self.arriving, self._say)
+        self._receipts = Receipts(
+            broker_id, sessions, self.homes, self.fetching, self.arriving, self._say
+        )
         self.redirecting = Redirecting(timers, self._on_entered)
         sessions.at_end = self._ended
 
@@ -245,9 +247,8 @@ class Roaming:
     def _tell(self, session: Session, to: BrokerId, now_us: int) -> None:
         """Say to a broker that was wrong about it where a client is."""
         is_registered = self.telling.is_registered(session.client_id)
-        self._say(
-            to, msgspec.structs.replace(self._about(session), registered=is_registered), now_us
-        )
+        about = msgspec.structs.replace(self._about(session), registered=is_registered)
+        self._say(to, about, now_us)
 
     def _about(self, session: Session) -> Entered:
         """Where a client is, to be said."""
@@ -407,9 +408,8 @@ class Roaming:
             return
         session = self._sessions.get(client_id)
         if session is not None and session.entered_us == at_us:
-            let_go = self._sessions.let_go(
-                client_id, now_us, ReasonCode.NOT_AUTHORIZED, ANOTHER_USERS
-            )
+            why = ReasonCode.NOT_AUTHORIZED, ANOTHER_USERS
+            let_go = self._sessions.let_go(client_id, now_us, *why)
             if let_go is not None:
                 self._sessions.end(let_go, now_us)
 
