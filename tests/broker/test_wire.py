@@ -13,12 +13,15 @@ from hypothesis import strategies as st
 
 from shoal.broker import wire
 from shoal.broker.messages import (
+    Advertise,
     Carrier,
     Message,
     PublicationBatch,
     Publish,
     Rejected,
     Subscribe,
+    Together,
+    Unadvertise,
     Unsubscribe,
 )
 from shoal.broker.wire import COMMON, Codec, Form, FrameReader, Vocabulary, WireError
@@ -77,6 +80,8 @@ WRITTEN: dict[type[Message], st.SearchStrategy[Message]] = {
     ),
     SessionTraces: st.builds(SessionTraces, IDS, NAMES, TRACES),
 }
+JOINED = st.one_of([WRITTEN[kind] for kind in (Advertise, Unadvertise, Subscribe, Unsubscribe)])
+WRITTEN[Together] = st.builds(Together, st.lists(JOINED, min_size=1, max_size=3).map(tuple))
 
 
 def decode(frame: bytes) -> Message:

@@ -106,6 +106,7 @@ COMMON: Vocabulary = (
     Unadvertise,
     Subscribe,
     Unsubscribe,
+    Together,
     PublicationBatch,
     Publish,
     Ping,
@@ -125,13 +126,15 @@ class Codec:
             Publish: check_publish,
             _Together: self._read_together,
         }
-        self._write[Together] = self._write_together
-        kinds: list[Any] = [_Together]
+        kinds: list[Any] = []
         for entry in vocabulary:
             if isinstance(entry, Form):
                 self._write[entry.message] = entry.write
                 self._read[entry.written] = entry.read
                 kinds.append(entry.written)
+            elif entry is Together:
+                self._write[Together] = self._write_together
+                kinds.append(_Together)
             else:
                 kinds.append(entry)
                 if issubclass(entry, Carrier):
