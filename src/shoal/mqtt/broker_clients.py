@@ -21,6 +21,7 @@ to the broker machine (`Ask`), which says what to deliver (`deliver`), wherever 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
 from shoal.broker.effects import Deliver
 from shoal.model import BrokerId, Publication, SubscriptionId
@@ -363,7 +364,7 @@ class BrokerClients:
         assert self.journal is not None
         federation = self.federation
         homes = federation.roaming.homes.puts if federation is not None else Homes().puts
-        groups = federation.sharing.puts if federation is not None else list
+        groups = federation.sharing.puts if federation is not None else partial(iter, ())
         return self.journal.restate(self.sessions, self.retained, homes, groups)
 
     def permissions(self, user: str, client_id: str) -> Permissions:

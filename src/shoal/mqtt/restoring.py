@@ -26,7 +26,9 @@ from shoal.mqtt.door.owed import Owed
 from shoal.mqtt.federation.roaming.homes import Home
 from shoal.mqtt.memory.journal import Journal
 from shoal.mqtt.memory.journal_records import (
+    AnswerPut,
     CamePut,
+    ClosedPut,
     GroupPut,
     HeardPut,
     HomeEnd,
@@ -85,6 +87,7 @@ class Remembered:
         # By group and broker.
         self.groups: dict[tuple[str, str], GroupPut] = {}
         self.took: dict[tuple[tuple[str, int], str], TookPut] = {}
+        self.answers: list[AnswerPut | ClosedPut] = []
         self.heard: dict[str, int] = {}
         self.neighbours: dict[BrokerId, None] = {}
         self.messages: dict[int, MessagePut] = {}
@@ -112,6 +115,8 @@ class Remembered:
                     self.neighbours[broker] = None
                 case GroupPut():
                     self.groups[record.group, record.broker] = record
+                case AnswerPut() | ClosedPut():
+                    self.answers.append(record)
                 case TookPut(key, group):
                     self.took[key, group] = record
                 case TookEnd(key, group):
@@ -169,8 +174,8 @@ def restore(clients: BrokerClients, remembered: Remembered, now_us: int) -> list
     if federation is not None:
         for group in remembered.groups.values():
             federation.sharing.restore(group)
-        for took in remembered.took.values():
-            federation.sharing.restore(took)
+        for took in (*remembered.took.values(), *remembered.answers):
+            federation.sharing.taking.restore(took)
     for session in sessions:
         if session.expiry_interval_s:
             session.journal = journal

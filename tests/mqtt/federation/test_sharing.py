@@ -11,7 +11,7 @@ import pytest
 from shoal.mqtt.broker_clients import BrokerClients
 from shoal.mqtt.codec.packets import Publish
 from shoal.mqtt.codec.properties import Properties
-from shoal.mqtt.federation.controls import shared_of
+from shoal.mqtt.federation.controls import Closed, shared_of
 from shoal.mqtt.messages import Message
 from shoal.mqtt.restoring import restore
 from tests.mqtt.house import Client
@@ -262,31 +262,99 @@ def begin_again(network: Network, broker: str, batches: list[bytes]) -> None:
     site.carry_out(site.clients.take_effects())
 
 
-@pytest.mark.parametrize("is_told", [False, True])
-def test_what_a_member_has_it_has_after_a_kill(network: Network, is_told: bool) -> None:
-    """The broker that handed it on may not have heard so, and asks again."""
-    site = network["B3"]
-    begin_again(network, "B3", [])
-    member = site.connect("member", **KEPT)
-    member.subscribe(JOBS, qos=2)
-    network.is_settling = is_told
-    message = Message("jobs/1", b"1", publisher="p", published_us=site.now_us, qos=2)
-    message.key = ("p", 1)
+class Asked:
+    """A broker with a member whose client is away, or here; and what another asks it for."""
 
-    def ask() -> None:
-        sharing = site.clients.federation.sharing
+    def __init__(self, network: Network) -> None:
+        self.network = network
+        self.site = network["B3"]
+        begin_again(network, "B3", [])
+        self.batches: list[bytes] = []
+        self.member = self.site.connect("member", **KEPT)
+        self.member.subscribe(JOBS, qos=2)
+
+    def ask(self, number: int = 1, *, is_any: bool = True, open_from: int = 0) -> None:
+        message = Message("jobs/1", b"%d" % number, publisher="p", published_us=0, qos=2)
+        message.key = ("p", number)
+        question = shared_of(
+            JOBS, "B1", message, self.site.now_us, is_any=is_any, open_from=open_from
+        )
+        self.hear(question)
+
+    def hear(self, control: Any) -> None:
+        sharing = self.site.clients.federation.sharing
         assert sharing is not None
-        sharing.hear(shared_of(JOBS, "B1", message, site.now_us, is_any=True), site.now_us)
-        site.carry_out(site.clients.take_effects())
+        sharing.hear(control, self.site.now_us)
+        self.site.carry_out(self.site.clients.take_effects())
 
-    ask()
-    assert member.take_payloads() == [b"1"]
-    assert site.clients.journal is not None
-    batches = [site.clients.journal.take()]
-    assert bool(remembered(batches).took) is not is_told
-    member.closed = True
-    begin_again(network, "B3", batches)
-    member = site.connect("member", **KEPT)
-    if not is_told:
-        ask()
-    assert member.take_payloads() == []
+    def is_killed(self, *, restated: bool = False) -> None:
+        """And lives again, of what it has written; its client comes back."""
+        journal = self.site.clients.journal
+        assert journal is not None
+        if restated:
+            journal.take()
+            self.batches.clear()
+            for _ in self.site.clients.restate():
+                pass
+        self.batches.append(journal.take())
+        self.member.closed = True
+        begin_again(self.network, "B3", self.batches)
+        self.member = self.site.connect("member", **KEPT)
+
+    @property
+    def answers(self) -> int:
+        return len(self.site.clients.federation.sharing.taking._answers)
+
+
+@pytest.mark.parametrize("restated", [False, True])
+def test_what_a_member_has_it_has_after_a_kill(network: Network, restated: bool) -> None:
+    """The broker that handed it on may not have heard so, though the answer is on a disk."""
+    asked = Asked(network)
+    asked.ask()
+    assert asked.member.take_payloads() == [b"1"]
+    for _ in range(2):
+        asked.is_killed(restated=restated)
+        asked.ask()
+        assert asked.member.take_payloads() == []
+
+
+def test_what_nobody_had_nobody_has_after_a_kill(network: Network) -> None:
+    """Somebody else has it by then; that it was asked for more than once is still on its way."""
+    asked = Asked(network)
+    asked.member.lose()
+    asked.ask(is_any=False)
+    asked.is_killed()
+    asked.ask(is_any=False)
+    assert asked.member.take_payloads() == []
+    asked.ask(2, is_any=False)
+    assert asked.member.take_payloads() == [b"2"]
+
+
+def test_what_is_not_asked_for_any_more_is_forgotten(network: Network) -> None:
+    asked = Asked(network)
+    for number in range(1, 6):
+        asked.ask(number)
+    assert len(asked.member.take_payloads()) == asked.answers == 5
+    asked.ask(6, open_from=4)
+    assert asked.answers == 3
+    asked.hear(Closed("B1", 7))
+    assert asked.answers == 0
+    asked.ask(5)  # it was on its way
+    assert asked.member.take_payloads() == [b"6"]
+    asked.is_killed(restated=True)
+    assert asked.answers == 0
+    asked.ask(6)
+    asked.ask(7, open_from=7)
+    assert asked.member.take_payloads() == [b"7"]
+
+
+def test_who_asks_says_when_nothing_is_open(network: Network) -> None:
+    workers = [worker(network, broker, f"w{broker}") for broker in BROKERS]
+    publisher = network["B1"].connect("p")
+    for number in range(30):
+        publisher.publish("jobs/1", b"%d" % number, qos=2)
+    takings = [network[name].clients.federation.sharing.taking for name in BROKERS[1:]]
+    assert sum(len(each.take_payloads()) for each in workers) == 30
+    assert all(0 < len(taking._answers) <= 2 for taking in takings)
+    network.after(3)
+    assert not any(taking._answers for taking in takings)

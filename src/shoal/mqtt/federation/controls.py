@@ -285,7 +285,8 @@ class Full(msgspec.Struct, frozen=True, tag=True, array_like=True):
 class Shared(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """A message for a member of a group, from the broker that it was published at.
 
-    For `any`, or only for one that is connected.
+    For `any`, or only for one that is connected.  That broker asks no more about what has a number
+    below `open_from`.
     """
 
     group: GroupName
@@ -295,6 +296,14 @@ class Shared(msgspec.Struct, frozen=True, tag=True, array_like=True):
     left_us: int | None
     key: tuple[str, int] | None
     any: bool
+    open_from: int = 0
+
+
+class Closed(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """`broker` asks no more about what has a number below `open_from`, as in `Shared`."""
+
+    broker: BrokerId
+    open_from: int
 
 
 class Took(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -335,6 +344,7 @@ Control = (
     | Full
     | Members
     | Shared
+    | Closed
     | Took
 )
 
@@ -388,7 +398,13 @@ def kept_of(message: Message, now_us: int) -> Kept:
 
 
 def shared_of(
-    group: GroupName, broker: BrokerId, message: Message, now_us: int, *, is_any: bool
+    group: GroupName,
+    broker: BrokerId,
+    message: Message,
+    now_us: int,
+    *,
+    is_any: bool,
+    open_from: int = 0,
 ) -> Shared:
     """A message as it is handed to a member of a group."""
     return Shared(
@@ -399,6 +415,7 @@ def shared_of(
         _left_us(message, now_us),
         message.key,
         is_any,
+        open_from,
     )
 
 

@@ -14,6 +14,7 @@ from shoal.model import BrokerId, SubscriptionId
 from shoal.mqtt.access import Permissions
 from shoal.mqtt.door.network import Door
 from shoal.mqtt.federation.controls import (
+    Closed,
     Coming,
     Full,
     Hello,
@@ -166,7 +167,7 @@ class Federation:
             self.roaming.met(control)
         if isinstance(control, Hello | Rejoined):
             self._door.forget_known()
-        if isinstance(control, Members | Shared | Took):
+        if isinstance(control, Members | Shared | Closed | Took):
             self.sharing.hear(control, now_us)
         elif isinstance(control, Hello | Rejoined | Here | Tell | Kept | Told):
             self.joining.hear(control, now_us)

@@ -20,15 +20,16 @@ so what may come twice, at QoS 1, does not wait for it where somebody else would
 | publisher's | at QoS 1, PATIENCE_US over without a word | chooses another, if there is one |
 | publisher's | has chosen all | done, there is no subscriber |
 | publisher's | killed and started again | asks the same, for what is published again |
+| publisher's | nothing is open any more | tells those that it has asked: `Closed` |
+| chosen | Shared, Closed | forgets what it has answered about earlier messages (see `taking`) |
 
 Source: MQTT Version 5.0, section 4.8.2.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from functools import partial
 from typing import NamedTuple
 from zlib import crc32
 
@@ -37,6 +38,7 @@ from shoal.model import BrokerId
 from shoal.mqtt.content import attributes_of
 from shoal.mqtt.door.network import EVERY_BROKER, Door
 from shoal.mqtt.federation.controls import (
+    Closed,
     GroupName,
     Members,
     Shared,
@@ -48,7 +50,7 @@ from shoal.mqtt.federation.controls import (
 from shoal.mqtt.federation.taking import Key, Taking
 from shoal.mqtt.limits import MICROSECONDS
 from shoal.mqtt.memory.journal import Journal
-from shoal.mqtt.memory.journal_records import GroupPut, TookPut
+from shoal.mqtt.memory.journal_records import AnswerPut, ClosedPut, GroupPut
 from shoal.mqtt.messages import Message
 from shoal.mqtt.sessions.rows import Where, content_of, where_of
 from shoal.mqtt.sessions.session import ClientSubscription
@@ -121,7 +123,11 @@ class Sharing:
         self._counts: dict[GroupName, dict[BrokerId, Count]] = {}
         self._groups = TopicIndex()
         self._dirty: dict[GroupName, ClientSubscription] = {}
+        # In the order of their numbers.
         self._open: dict[tuple[Key, GroupName], _Share] = {}
+        # Who was asked since all were told that nothing is open; and above what nothing was.
+        self._asked: set[BrokerId] = set()
+        self._last = 0
         self.taking = Taking()
         self._is_checking = False
         self.journal: Journal | None = None
@@ -200,24 +206,22 @@ class Sharing:
         if self.journal is not None and broker != self._broker_id:
             self.journal.group(GroupPut(name, broker, count.present, count.total, where))
 
-    def restore(self, put: GroupPut | TookPut) -> None:
-        """Who was in a group when the broker stopped, or what a member here had."""
-        if isinstance(put, TookPut):
-            self.taking.restore(put)
-            return
+    def restore(self, put: GroupPut) -> None:
+        """Who was in a group when the broker stopped."""
         self._learn(Members(put.broker, put.group, 0, put.present, put.total, put.where))
 
-    def puts(self) -> list[GroupPut | TookPut]:
-        """What is known of other brokers' members, and what they do not know of those here."""
-        members = [
+    def puts(self) -> Iterator[GroupPut | AnswerPut | ClosedPut]:
+        """What is known of other brokers' members, and what they were answered."""
+        # At once: there are few, and what changes later is said later.
+        yield from [
             GroupPut(name, broker, count.present, count.total, where_of(self._groups[name].filter))
             for name, counts in self._counts.items()
             for broker, count in counts.items()
             if broker != self._broker_id
         ]
-        return [*members, *self.taking.puts()]
+        yield from self.taking.puts()
 
-    def _say(self, to: str, control: Members | Shared | Took, now_us: int) -> int:
+    def _say(self, to: str, control: Members | Shared | Closed | Took, now_us: int) -> int:
         return self._door.send(to, encode_control(control), now_us)
 
     # --- messages that are published here -----------------------------------------------------
@@ -239,8 +243,10 @@ class Sharing:
             self._hand(self._open[_key(message), name], broker, now_us)
 
     def _begin(self, message: Message, name: GroupName) -> None:
-        self._open[_key(message), name] = _Share(message, name)
-        self._door.keep_back(_key(message)[1])
+        key = _key(message)
+        self._open[key, name] = _Share(message, name)
+        self._last = max(self._last, key[1])
+        self._door.keep_back(key[1])
 
     def _choose(self, share: _Share, now_us: int) -> None:
         """Hand it to one whose turn it is, of those who have not had it."""
@@ -279,7 +285,8 @@ class Sharing:
             self._done(share)
 
     def _take_here(self, share: _Share, now_us: int) -> None:
-        took = self._take(share.group, share.message, now_us, is_any=share.is_any)
+        own = self._broker_id
+        took = self._take(own, share.group, share.message, now_us, is_any=share.is_any)
         if took is None:
             self._note(share.message, share.group, self._broker_id)
             share.settled_us = now_us
@@ -299,9 +306,17 @@ class Sharing:
             self._door.note(_key(message)[1])
 
     def _ask(self, share: _Share, broker: BrokerId, now_us: int) -> None:
+        (_, first), _ = next(iter(self._open))
         control = shared_of(
-            share.group, self._broker_id, share.message, now_us, is_any=share.is_any
+            share.group,
+            self._broker_id,
+            share.message,
+            now_us,
+            is_any=share.is_any,
+            open_from=first,
         )
+        if share.message.qos:
+            self._asked.add(broker)
 
         def settled(_: int) -> None:
             share.settled_us = self._now_us
@@ -328,6 +343,10 @@ class Sharing:
                 self._see_to(share, now_us)
         if self._open:
             self._check_soon(now_us)
+        else:
+            asked, self._asked = self._asked, set()
+            for broker in sorted(asked):
+                self._say(broker, Closed(self._broker_id, self._last + 1), now_us)
 
     def _check_soon(self, now_us: int) -> None:
         if not self._is_checking:
@@ -355,20 +374,21 @@ class Sharing:
 
     # --- what other brokers say ---------------------------------------------------------------
 
-    def hear(self, control: Members | Shared | Took, now_us: int) -> None:
+    def hear(self, control: Members | Shared | Closed | Took, now_us: int) -> None:
         self._now_us = now_us
         match control:
             case Members(broker) if broker != self._broker_id:
                 self._learn(control)
             case Shared(name, broker, key=key, any=is_any):
+                self.taking.close(broker, control.open_from)
                 message = message_of(control, now_us)
                 if message is not None and key is not None:
-                    took = self._take(name, message, now_us, is_any=is_any)
+                    took = self._take(broker, name, message, now_us, is_any=is_any)
                     if message.qos and took is not None:
                         answer = Took(self._broker_id, name, key, took=took, any=is_any)
-                        number = self._say(broker, answer, now_us)
-                        if took and self.taking.is_untold(key, name):
-                            self._door.notice(number, partial(self._is_told, key, name))
+                        self._say(broker, answer, now_us)
+            case Closed(broker, open_from):
+                self.taking.close(broker, open_from)
             case Took(broker, name, key, took, is_any):
                 share = self._open.get((key, name))
                 if share is not None and share.target == broker:
@@ -383,25 +403,24 @@ class Sharing:
                             self._counts[name][broker] = count._replace(present=0)
                         self._choose(share, now_us)
 
-    def _take(self, name: GroupName, message: Message, now_us: int, *, is_any: bool) -> bool | None:
+    def _take(
+        self, asking: BrokerId, name: GroupName, message: Message, now_us: int, *, is_any: bool
+    ) -> bool | None:
         """Give a message to a member here; whether there is one, None if that is not known yet."""
-        known = self.taking.answer(_key(message), name, is_any=is_any)
+        key = _key(message)
+        known = self.taking.answer(asking, key, name, is_any=is_any)
         if known is not None:
             return known
         members = self._members(name)
         present = [each for each in members if each.session.outlet is not None]
         chosen = present or ([each for each in members if _is_here(each)] if is_any else [])
-        if not chosen:
-            if is_any and members:
-                return None
-            self.taking.declined(_key(message), name, is_any=is_any)
-            return False
-        self.taking.took(_key(message), name)
-        self._deliver(message, chosen[_turn(message, len(chosen))], now_us)
-        return True
-
-    def _is_told(self, key: Key, name: GroupName, _: int) -> None:
-        self.taking.is_told(key, name)
+        if not chosen and is_any and members:
+            return None
+        if message.qos and asking != self._broker_id:
+            self.taking.answered(asking, key, name, is_any=is_any, took=bool(chosen))
+        if chosen:
+            self._deliver(message, chosen[_turn(message, len(chosen))], now_us)
+        return bool(chosen)
 
     def tell(self, broker: BrokerId, now_us: int) -> None:
         """Tell a broker that has joined what is here."""

@@ -1,69 +1,98 @@
-"""What members of groups have at one broker, for who asks again (see `sharing`)."""
+"""What members of groups have at one broker, for who asks again (see `sharing`).
+
+A broker that hands a message on may ask more than once: for an answer that is under way, or when
+one of the two was killed.  What was answered is therefore on the disk, until the broker that asks
+has said that it will not ask about that any more: its publications have ascending numbers, and it
+says from which on some may be `open`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TypeVar
+from heapq import heappop, heappush
 
+from shoal.model import BrokerId
 from shoal.mqtt.federation.controls import GroupName
 from shoal.mqtt.memory.journal import Journal
-from shoal.mqtt.memory.journal_records import TookEnd, TookPut
+from shoal.mqtt.memory.journal_records import AnswerPut, ClosedPut, TookPut
 from shoal.mqtt.sessions.session import Session
 
-# Messages of which it is remembered that they were taken.
+# Answers that are remembered, of all brokers together; the oldest go first.
 MAX_REMEMBERED = 65_536
 
 Key = tuple[str, int]
-_Any = TypeVar("_Any")
+# Who asks, about which message for which group; whether any member would do.
+_Asked = tuple[BrokerId, Key, GroupName, bool]
 
 
 class Taking:
-    """What was taken here, and what was not, oldest first; `journal` is told if there is one."""
+    """What was taken here, and what was not; `journal` is told if there is one."""
 
     def __init__(self) -> None:
         self.journal: Journal | None = None
-        self._taken: dict[tuple[Key, GroupName], None] = {}
-        # Those of which the broker that asked may not know it yet.
-        self._untold: dict[tuple[Key, GroupName], None] = {}
-        # What was not taken here, by whether any member would have done: since somebody else has it
-        # by then, it is not taken when the question comes again.
-        self._declined: dict[tuple[Key, GroupName, bool], None] = {}
+        # Of members' sessions that were here before the broker started, and of older versions'
+        # journals: who asked is not known.
+        self._had: dict[tuple[Key, GroupName], None] = {}
+        # What was answered, oldest first.  Whoever has been told that there is nobody has chosen
+        # somebody else by then: what was not taken is not taken when the question comes again.
+        self._answers: dict[_Asked, bool] = {}
+        # The same by who asks, lowest numbers first; some may be forgotten.
+        self._by_number: dict[BrokerId, list[tuple[int, _Asked]]] = {}
+        # From which number on each broker may ask.
+        self._open_from: dict[BrokerId, int] = {}
 
-    def answer(self, key: Key, name: GroupName, *, is_any: bool) -> bool | None:
+    def answer(self, asking: BrokerId, key: Key, name: GroupName, *, is_any: bool) -> bool | None:
         """Whether a member has it, as was said before; None if nothing was."""
-        if (key, name) in self._taken:
+        if key[1] < self._open_from.get(asking, 0) or (key, name) in self._had:
             return True
-        return False if (key, name, is_any) in self._declined else None
+        answers = self._answers
+        if answers.get((asking, key, name, True)) or answers.get((asking, key, name, False)):
+            return True
+        return answers.get((asking, key, name, is_any))
 
-    def took(self, key: Key, name: GroupName) -> None:
-        """A member has it."""
-        _add(self._taken, (key, name))
+    def answered(
+        self, asking: BrokerId, key: Key, name: GroupName, *, is_any: bool, took: bool
+    ) -> None:
+        """A member has it, or nobody has and nobody will."""
+        self._keep((asking, key, name, is_any), took)
+        if self.journal is not None:
+            self.journal.group(AnswerPut(asking, key, name, is_any, took))
 
-    def declined(self, key: Key, name: GroupName, *, is_any: bool) -> None:
-        """Nobody has it, and nobody will."""
-        _add(self._declined, (key, name, is_any))
+    def _keep(self, asked: _Asked, took: bool) -> None:
+        asking, (_, number), *_ = asked
+        self._answers[asked] = took
+        numbers = self._by_number.setdefault(asking, [])
+        heappush(numbers, (number, asked))
+        if len(self._answers) > MAX_REMEMBERED:
+            del self._answers[next(iter(self._answers))]
+        if len(numbers) > 2 * MAX_REMEMBERED:
+            numbers[:] = sorted((each[1][1], each) for each in self._answers if each[0] == asking)
 
-    def is_untold(self, key: Key, name: GroupName) -> bool:
-        """A member has it, and the broker that asked has yet to hear so; whether that is kept."""
-        if self.journal is None:
+    def close(self, asking: BrokerId, open_from: int) -> None:
+        """A broker will not ask about what has a lower number any more."""
+        if self._close(asking, open_from) and self.journal is not None:
+            self.journal.group(ClosedPut(asking, open_from))
+
+    def _close(self, asking: BrokerId, open_from: int) -> bool:
+        """Whether something is forgotten by that."""
+        if open_from <= self._open_from.get(asking, 0):
             return False
-        if (key, name) not in self._untold:
-            self.journal.group(TookPut(key, name))
-            if len(self._untold) >= MAX_REMEMBERED:
-                self.is_told(*next(iter(self._untold)))
-        self._untold[key, name] = None
-        return True
+        self._open_from[asking] = open_from
+        numbers = self._by_number.get(asking, [])
+        is_news = bool(numbers) and numbers[0][0] < open_from
+        while numbers and numbers[0][0] < open_from:
+            self._answers.pop(heappop(numbers)[1], None)
+        return is_news
 
-    def is_told(self, key: Key, name: GroupName) -> None:
-        """It has heard."""
-        if (key, name) in self._untold:
-            del self._untold[key, name]
-            if self.journal is not None:
-                self.journal.group(TookEnd(key, name))
-
-    def restore(self, put: TookPut) -> None:
-        """A member had it when the broker stopped, and who asked may not know."""
-        self._untold[put.key, put.group] = self._taken[put.key, put.group] = None
+    def restore(self, put: TookPut | AnswerPut | ClosedPut) -> None:
+        """What was known when the broker stopped."""
+        match put:
+            case TookPut(key, group):
+                self._had[key, group] = None
+            case AnswerPut(asking, key, group, is_any, took):
+                self._keep((asking, key, group, is_any), took)
+            case ClosedPut(asking, open_from):
+                self._close(asking, open_from)
 
     def restored(self, session: Session) -> None:
         """A session is here since before the broker started: what waits in it was taken."""
@@ -73,14 +102,12 @@ class Taking:
             for outgoing in (*session.on_its_way(), *held):
                 key = outgoing.message.key
                 if key is not None:
-                    self._taken.update(((key, name), None) for name in groups)
+                    self._had.update(((key, name), None) for name in groups)
 
-    def puts(self) -> Iterator[TookPut]:
-        """What others may not know."""
-        return (TookPut(key, name) for key, name in self._untold)
-
-
-def _add(remembered: dict[_Any, None], one: _Any) -> None:
-    remembered[one] = None
-    if len(remembered) > MAX_REMEMBERED:
-        del remembered[next(iter(remembered))]
+    def puts(self) -> Iterator[AnswerPut | ClosedPut]:
+        """All that is to be known after the next start; meanwhile more may come."""
+        for asking, open_from in tuple(self._open_from.items()):
+            yield ClosedPut(asking, open_from)
+        for asked in tuple(self._answers):
+            if asked in self._answers:
+                yield AnswerPut(*asked, self._answers[asked])

@@ -25,7 +25,9 @@ from shoal.model import BrokerId
 from shoal.mqtt.door.network import write_body
 from shoal.mqtt.door.repeats import MAX_STREAMS
 from shoal.mqtt.memory.journal_records import (
+    AnswerPut,
     CamePut,
+    ClosedPut,
     GroupPut,
     HeardPut,
     HomeEnd,
@@ -42,8 +44,6 @@ from shoal.mqtt.memory.journal_records import (
     SessionPut,
     SubscriptionEnd,
     SubscriptionPut,
-    TookEnd,
-    TookPut,
     UnsettledPut,
     encode_records,
 )
@@ -200,8 +200,8 @@ class Journal:
         """A client's session is at another broker, or no longer."""
         self._records.append(put)
 
-    def group(self, put: GroupPut | TookPut | TookEnd) -> None:
-        """Another broker has told of its members, or a member here has a group's message."""
+    def group(self, put: GroupPut | AnswerPut | ClosedPut) -> None:
+        """Another broker has told of its members, or was told who has a group's message."""
         self._records.append(put)
 
     def _put_session(self, session: Session) -> None:
@@ -263,7 +263,7 @@ class Journal:
         sessions: Sessions,
         retained: RetainedStore,
         homes: Callable[[], Iterator[HomePut]],
-        groups: Callable[[], Iterable[GroupPut | TookPut]],
+        groups: Callable[[], Iterator[GroupPut | AnswerPut | ClosedPut]],
     ) -> Iterator[int]:
         """Say all again, a record or two at each step, which yields about how many bytes.
 
@@ -277,11 +277,11 @@ class Journal:
         sessions: Sessions,
         retained: RetainedStore,
         homes: Callable[[], Iterator[HomePut]],
-        groups: Callable[[], Iterable[GroupPut | TookPut]],
+        groups: Callable[[], Iterator[GroupPut | AnswerPut | ClosedPut]],
     ) -> Iterator[int]:
-        # At once: there are few, and what changes later is said later.
         for put in groups():
             self.group(put)
+            yield _RECORD_BYTES
         for session in tuple(sessions):
             contents = self._restate_session(session)
             while sessions.get(session.client_id) is session:

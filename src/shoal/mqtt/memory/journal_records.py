@@ -174,7 +174,7 @@ class GroupPut(msgspec.Struct, frozen=True, tag=15, array_like=True, gc=False):
 
 
 class TookPut(msgspec.Struct, frozen=True, tag=21, array_like=True, gc=False):
-    """A member here has a group's message; the broker that handed it on may not know it yet."""
+    """A member here has a group's message; earlier versions said so, until it was told."""
 
     key: tuple[str, int]
     group: str
@@ -185,6 +185,23 @@ class TookEnd(msgspec.Struct, frozen=True, tag=22, array_like=True, gc=False):
 
     key: tuple[str, int]
     group: str
+
+
+class AnswerPut(msgspec.Struct, frozen=True, tag=23, array_like=True, gc=False):
+    """What was answered to a broker: whether a member has a group's message (see `taking`)."""
+
+    asking: BrokerId
+    key: tuple[str, int]
+    group: str
+    any: bool
+    took: bool
+
+
+class ClosedPut(msgspec.Struct, frozen=True, tag=24, array_like=True, gc=False):
+    """A broker asks no more about what has a lower number: what was answered is forgotten."""
+
+    asking: BrokerId
+    open_from: int
 
 
 class HomeEnd(msgspec.Struct, frozen=True, tag=11, array_like=True, gc=False):
@@ -219,6 +236,8 @@ Record = (
     | GroupPut
     | TookPut
     | TookEnd
+    | AnswerPut
+    | ClosedPut
 )
 
 encode_records: Callable[[list[Record]], bytes] = msgspec.msgpack.Encoder().encode
