@@ -11,7 +11,7 @@ import pytest
 
 from shoal.runtime.network_file import dump_network
 from tests.cli.planning import plan, problem_of
-from tests.runtime.test_broker_service import network as network_of
+from tests.runtime.one_service import network as network_of
 
 # Two kinds of users, of which each of six brokers has some; twelve topics.
 BROKERS = "ABCDEF"

@@ -20,7 +20,7 @@ from shoal.runtime.broker_service import BrokerService
 from shoal.runtime.network_file import dump_network
 from shoal.runtime.questions import Questions
 from tests.runtime.live import PATIENCE_S, on_asyncio, until
-from tests.runtime.test_broker_service import network, running
+from tests.runtime.one_service import network, running
 from tests.systems import eager, with_cycles
 
 RULES = [

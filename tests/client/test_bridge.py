@@ -22,7 +22,7 @@ from shoal.mqtt.codec.packet_types import MQTT_5
 from shoal.mqtt.codec.packets import Connack, Connect, Publish
 from shoal.mqtt.codec.properties import Properties
 from tests.runtime.live import PATIENCE_S, on_asyncio, until
-from tests.runtime.test_broker_service import network, running
+from tests.runtime.one_service import network, running
 
 RULE = RuleSection(topic="a/#", remove="a/", add="b/")
 

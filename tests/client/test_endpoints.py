@@ -17,7 +17,7 @@ from shoal.client.endpoint import read_endpoint
 from shoal.runtime.addresses import Address
 from shoal.runtime.network_file import parse_network
 from tests.runtime.live import PATIENCE_S, on_loop
-from tests.runtime.test_broker_service import network, running
+from tests.runtime.one_service import network, running
 
 ADDRESS = "127.0.0.1:0"
 

@@ -22,7 +22,7 @@ from shoal.runtime.network_file import Network
 from shoal.runtime.network_sections import StorageSection
 from shoal.runtime.supervisor import ask_to_leave, local_network
 from tests.runtime.live import PATIENCE_S, on_asyncio, until
-from tests.runtime.test_broker_service import running
+from tests.runtime.one_service import running
 from tests.runtime.test_leaving import with_new
 
 COUNT = 60

@@ -16,7 +16,7 @@ from shoal.runtime.free_ports import free_ports
 from shoal.runtime.network_file import parse_network
 from tests.docs.blocks import ROOT
 from tests.runtime.live import PATIENCE_S, until
-from tests.runtime.test_broker_service import running
+from tests.runtime.one_service import running
 
 PAGE = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
 

@@ -30,7 +30,7 @@ from shoal.mqtt.codec.packets import (
 from shoal.mqtt.codec.properties import Properties
 from tests.live.turns import Served, served
 from tests.runtime.live import PATIENCE_S
-from tests.runtime.test_broker_service import network
+from tests.runtime.one_service import network
 
 MOST_S = 0.1
 # What only the machine was slow at does not come again: even a thread's own time grows where others

@@ -43,6 +43,12 @@ from shoal.mqtt.connection.connection import Connection
 from shoal.mqtt.connection.effects import Ask, ClientEffect, Close, HalfClose, Write
 from shoal.mqtt.limits import Limits
 
+# How a client connects whose session is kept, and goes on.
+KEPT: dict[str, Any] = {
+    "clean_start": False,
+    "properties": Properties(session_expiry_interval_s=1_000),
+}
+
 SECOND = 1_000_000
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from shoal.mqtt.broker_clients import BrokerClients
+from shoal.mqtt.codec.properties import Properties
 from shoal.mqtt.door.network import write_body
 from shoal.mqtt.federation.controls import row_of
 from shoal.mqtt.memory.journal_records import read_records
@@ -12,6 +13,9 @@ from shoal.mqtt.restoring import Remembered, restore
 from shoal.mqtt.sessions.session import Session
 from tests.mqtt.house import House
 from tests.mqtt.network_house import Network
+
+# How long sessions are kept.
+KEPT = Properties(session_expiry_interval_s=600)
 
 
 class RememberingHouse(House):

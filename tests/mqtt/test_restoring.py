@@ -2,36 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import msgspec
 import pytest
 
 from shoal.language import parse
 from shoal.mqtt.broker_clients import BrokerClients
-from shoal.mqtt.codec.packets import Connect, Puback, Pubcomp, Publish, Pubrec, Pubrel
+from shoal.mqtt.codec.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel
 from shoal.mqtt.codec.properties import Properties
 from shoal.mqtt.codec.reason_codes import ReasonCode
-from shoal.mqtt.door.network import TO_ATTRIBUTE
-from shoal.mqtt.door.repeats import Repeats
-from shoal.mqtt.federation.controls import SubscriptionState, item_of
+from shoal.mqtt.federation.controls import SubscriptionState
 from shoal.mqtt.memory.journal_records import (
-    HeardPut,
-    ItemPut,
     MessagePut,
-    Record,
     RetainedPut,
     SubscriptionPut,
     read_records,
 )
-from shoal.mqtt.messages import Message
 from shoal.mqtt.restoring import Remembered, restore
-from shoal.mqtt.sessions.session import Outgoing
 from tests.mqtt.house import Client, will
-from tests.mqtt.network_house import Network
-from tests.mqtt.remembering import Memory, RememberingHouse
-
-KEPT = Properties(session_expiry_interval_s=600)
+from tests.mqtt.remembering import KEPT, RememberingHouse
 
 
 def back(house: RememberingHouse, name: str) -> Client:
@@ -282,240 +270,6 @@ def test_what_there_is_no_room_for_is_refused() -> None:
     assert old.closed
     house.clients.refuse("")
     assert publisher.publish("a", b"5", qos=1)[0].reason_code is not ReasonCode.QUOTA_EXCEEDED
-
-
-# --- in a network ---------------------------------------------------------------------------------
-
-
-NAMES = ("B1", "B2", "B3")
-COMING_BACK = Connect(client_id="c", clean_start=False, properties=KEPT)
-
-
-@pytest.fixture
-def memory() -> Memory:
-    network = Network(*NAMES)
-    memory = Memory(network)
-    network.after(20)
-    return memory
-
-
-@pytest.mark.parametrize("restarted", [("B1",), ("B3",), ("B1", "B3"), NAMES])
-@pytest.mark.parametrize("later_s", [0, 30])
-def test_a_session_is_found_elsewhere(
-    memory: Memory, restarted: Iterable[str], later_s: int
-) -> None:
-    network = memory.network
-    client = network["B1"].connect("c", properties=KEPT)
-    client.subscribe("a", qos=1)
-    client.lose()
-    network["B2"].connect("p").publish("a", b"x", qos=1)
-    memory.restart(*restarted)
-    network.after(later_s)
-    client = network["B3"].open()
-    client.send(COMING_BACK)
-    network.after(3)
-    connack, *rest = client.take()
-    assert connack.session_present
-    assert [each.payload for each in rest] == [b"x"]
-    network.after(30)
-    network["B2"].connect("q").publish("a", b"y", qos=1)
-    assert b"y" in client.take_payloads()
-    assert not network["B1"].clients.sessions.is_kept("c")
-
-
-def test_a_broker_that_is_not_there_yet_is_waited_for(memory: Memory) -> None:
-    network = memory.network
-    network["B1"].connect("c", properties=KEPT).subscribe("a", qos=1)
-    network["B2"].connect("p").publish("a", b"x", qos=1)
-    memory.forget("B1")
-    network.is_slow = True
-    client = network["B3"].open()
-    client.send(COMING_BACK)
-    network.after(6)
-    assert client.take() == []
-    memory.restart("B1")
-    network.is_slow = False
-    network.after(3)
-    connack, publication = client.take()
-    assert connack.session_present
-    assert publication.payload == b"x"
-
-
-def test_a_session_that_is_elsewhere_by_now_does_not_come_back(memory: Memory) -> None:
-    network = memory.network
-    network["B1"].connect("c", properties=KEPT).subscribe("a", qos=1)
-    memory.forget("B1")  # and is not there for a while
-    network["B1"].clients._timers.cancel(("hello", ()))
-    network.after(1)
-    client = network["B3"].open()
-    client.send(COMING_BACK)
-    network.after(20)
-    (connack,) = client.take()
-    assert not connack.session_present
-    memory.restart("B1")
-    assert network["B1"].clients.sessions.is_kept("c")
-    network.after(20)
-    assert not network["B1"].clients.sessions.is_kept("c")
-    assert network["B3"].clients.sessions.is_kept("c")
-
-
-def test_a_session_that_has_moved_is_where_it_went(memory: Memory) -> None:
-    network = memory.network
-    client = network["B1"].connect("c", properties=KEPT)
-    client.subscribe("a", qos=1)
-    client.lose()
-    network["B2"].connect("p").publish("a", b"x", qos=1)
-    client = network["B3"].connect("c", clean_start=False, properties=KEPT)
-    assert [each.payload for each in client.take()] == [b"x"]
-    network.after(10)
-    memory.restart(*NAMES)
-    assert [name for name in NAMES if network[name].clients.sessions.is_kept("c")] == ["B3"]
-    client = network["B3"].connect("c", clean_start=False, properties=KEPT)
-    assert client.take_payloads() == [b"x"]
-
-
-@pytest.mark.parametrize("after_s", [0, 1, 3])
-def test_killed_where_a_session_has_just_come(memory: Memory, after_s: int) -> None:
-    network = memory.network
-    client = network["B1"].connect("c", properties=KEPT)
-    client.subscribe("a", qos=2)
-    publisher = network["B1"].connect("p")
-    publisher.publish("a", b"1", qos=2)
-    network["B3"].connect("c", clean_start=False, properties=KEPT).lose()
-    publisher.publish("a", b"2", qos=2)
-    network.is_slow = True
-    publisher.publish("a", b"3", qos=2)
-    memory.restart("B3")
-    network.is_slow = False
-    network.settle()
-    publisher.publish("a", b"4", qos=2)
-    network.after(after_s)
-    client = network["B3"].connect("c", clean_start=False, properties=KEPT)
-    network.after(6)
-    publisher.publish("a", b"5", qos=2)
-    assert client.take_payloads() == [b"1", b"2", b"3", b"4", b"5"]
-    assert not network["B3"].clients.federation.roaming.arriving._moves  # type: ignore[union-attr]
-    memory.restart("B3")
-    assert not network["B3"].clients.federation.roaming.arriving._moves  # type: ignore[union-attr]
-
-
-def test_who_gave_a_session_and_was_killed_speaks_at_once(memory: Memory) -> None:
-    """The other holds back what it has for 5 s; once the first word came a second too late."""
-    network = memory.network
-    network["B1"].connect("c", properties=KEPT).subscribe("a", qos=2)
-    client = network["B3"].connect("c", clean_start=False, properties=KEPT)
-    memory.forget("B1")
-    network["B3"].after(0.5)
-    network["B2"].connect("p").publish("a", b"x", qos=2)
-    network["B3"].after(4)
-    memory.restart("B1")
-    network.after(0.1)
-    network["B3"].after(1)
-    assert client.take() == []
-    network.after(5)
-    assert client.take_payloads() == [b"x"]
-
-
-def test_what_comes_late_from_where_a_session_was_is_taken(memory: Memory) -> None:
-    network = memory.network
-    network["B1"].connect("c", properties=KEPT).subscribe("a", qos=2)
-    network["B3"].connect("c", clean_start=False, properties=KEPT)
-    roaming = network["B3"].clients.federation.roaming
-    (journey,) = roaming.arriving._moves
-    memory.restart("B3")
-    site = network["B3"]
-    message = Message("a", b"late", "p", site.now_us, 2)
-    item = item_of(Outgoing(message, 2, False, ()), journey, site.now_us)
-    site.clients.federation.roaming.hear(item, site.now_us)
-    client = site.connect("c", clean_start=False, properties=KEPT)
-    assert client.take_payloads() == [b"late"]
-
-
-def test_coming_back_soon_does_not_end_what_was_brought_back(memory: Memory) -> None:
-    network = memory.network
-    client = network["B1"].connect("c", properties=KEPT)
-    client.subscribe("a", qos=1)
-    for name in ("B3", "B1"):
-        client = network[name].connect("c", clean_start=False, properties=KEPT)
-        assert client.connack.session_present
-    network.after(10)
-    memory.restart(*NAMES)
-    assert [name for name in NAMES if network[name].clients.sessions.is_kept("c")] == ["B1"]
-    client = network["B1"].connect("c", clean_start=False, properties=KEPT)
-    network["B2"].connect("p").publish("a", b"x", qos=1)
-    assert client.take_payloads() == [b"x"]
-
-
-def test_what_is_not_settled_goes_out_again_under_its_number(memory: Memory) -> None:
-    network = memory.network
-    network["B3"].connect("s", properties=KEPT).subscribe("a", qos=2)
-    network.is_settling = False
-    publisher = network["B1"].connect("p", properties=KEPT)
-    publisher.send(Publish("a", b"1", 2, packet_id=1), Publish("a", b"2", 2, packet_id=2))
-    assert publisher.take() == []
-    one, two = (each for each in network["B1"].unsettled if TO_ATTRIBUTE not in each.attributes)
-    network["B1"].settle([one])
-    assert publisher.take() == [Pubrec(1)]
-    network["B1"].unsettled.clear()
-    memory.restart("B1")
-    (again,) = (each for each in network["B1"].unsettled if TO_ATTRIBUTE not in each.attributes)
-    assert again.key == two.key
-    assert again.again
-    # The broker where it has been already drops it, also if that was killed, too.
-    memory.restart("B3")
-    journal = network["B3"].clients.journal
-    assert journal is not None
-    repeats = Repeats(journal.heard)
-    assert not repeats.take(again)
-    assert repeats.take(msgspec.structs.replace(again, sequence=again.sequence + 1))
-    # The client hears of it once, and only when it is settled.
-    publisher = network["B1"].connect("p", clean_start=False, properties=KEPT)
-    publisher.send(Publish("a", b"1", 2, False, True, 1), Publish("a", b"2", 2, False, True, 2))
-    assert publisher.take() == [Pubrec(1)]
-    network["B1"].settle([again])
-    assert publisher.take() == [Pubrec(2)]
-    memory.restart("B1")
-    assert not [each for each in network["B1"].unsettled[1:] if each.key == again.key]
-    publisher = network["B1"].connect("p", clean_start=False, properties=KEPT)
-    publisher.send(Pubrel(1), Pubrel(2))
-    assert publisher.take() == [Pubcomp(1), Pubcomp(2)]
-
-
-def test_what_is_settled_while_the_client_is_away_is_answered_when_it_asks(memory: Memory) -> None:
-    network = memory.network
-    network.is_settling = False
-    publisher = network["B1"].connect("p", properties=KEPT)
-    publisher.send(Publish("a", b"1", 2, packet_id=1))
-    network["B1"].unsettled.clear()
-    memory.restart("B1")
-    network["B1"].settle(network["B1"].unsettled)
-    for _ in range(2):
-        publisher = network["B1"].connect("p", clean_start=False, properties=KEPT)
-        publisher.send(Publish("a", b"1", 2, False, True, 1))
-        assert publisher.take() == [Pubrec(1)]
-        memory.restart("B1")
-
-
-def test_what_was_heard_is_written_with_what_came_of_it_or_not_at_all(memory: Memory) -> None:
-    network = memory.network
-    site = network["B3"]
-    reader = site.connect("r")
-    reader.subscribe("a", qos=1)
-    journal = site.clients.journal
-    assert journal is not None
-    journal.take()
-    network["B1"].connect("p").publish("a", b"1", qos=1)
-    assert reader.take_payloads() == [b"1"]
-    assert not any(isinstance(each, ItemPut) for each in _records(journal.take()))
-    site.connect("s", properties=KEPT).subscribe("a", qos=1)
-    journal.take()
-    network["B1"].connect("q").publish("a", b"2", qos=1)
-    records = _records(journal.take())
-    assert [type(each) for each in records[-1:]] == [HeardPut]
-
-
-def _records(batch: bytes) -> list[Record]:
-    return read_records(batch) if batch else []
 
 
 def where(*texts: str) -> Properties:

@@ -9,17 +9,11 @@ import pytest
 from shoal.mqtt.access import Admission, Credentials, Permissions
 from shoal.mqtt.broker_clients import BrokerClients
 from shoal.mqtt.codec.packets import Connect
-from shoal.mqtt.codec.properties import Properties
 from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.restoring import restore
-from tests.mqtt.house import Client, House
+from tests.mqtt.house import KEPT, Client, House
 from tests.mqtt.network_house import Network
 from tests.mqtt.remembering import RememberingHouse, remembered
-
-KEPT: dict[str, Any] = {
-    "clean_start": False,
-    "properties": Properties(session_expiry_interval_s=1_000),
-}
 
 
 class Granted:

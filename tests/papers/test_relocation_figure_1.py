@@ -17,7 +17,7 @@ from shoal.broker.messages import Advertise, Subscribe
 from shoal.clients.messages import MigrationAdvertisement, Paused
 from shoal.overlays.publisher_relocation.messages import MigrationComplete, MigrationUpdate
 from tests.broker.transcript import Stage, advertisement, publish, subscription
-from tests.overlays.publisher_relocation.test_migration import send_away
+from tests.overlays.publisher_relocation.one_publisher import send_away
 
 LINKS = (
     ("B1", "B2"),

@@ -28,7 +28,7 @@ from shoal.pipeline.truth import write_truth
 from shoal.pipeline.workloads.workload import WorkloadOptions, write_workload
 from shoal.runtime.network_file import dump_network
 from tests.runtime.live import PATIENCE_S
-from tests.runtime.test_broker_service import network, running
+from tests.runtime.one_service import network, running
 
 ROOMS = ("kitchen", "hall", "cellar")
 PER_ROOM = 20

@@ -20,7 +20,7 @@ from shoal.runtime.network_sections import AdminSection
 from shoal.runtime.operations.caller import Caller, RefusedError, make_caller
 from shoal.runtime.supervisor import get_json, order
 from tests.runtime.live import on_loop, until
-from tests.runtime.test_broker_service import data_of, network, running
+from tests.runtime.one_service import data_of, network, running
 
 MARKS = ("ann", "kept"), ("prometheus", "scraped")
 

@@ -12,9 +12,9 @@ import pytest
 
 from shoal.overlays.tree import exchange
 from tests.runtime.live import PATIENCE_S, on_asyncio, until
+from tests.runtime.one_service import network as network_of
+from tests.runtime.one_service import running
 from tests.runtime.processes import Client, Processes, not_started, processes, wait_until
-from tests.runtime.test_broker_service import network as network_of
-from tests.runtime.test_broker_service import running
 
 # Where brokers wait for each other, and nothing waits on disk.
 SETTLED = {"folder": "data", "sync": "never", "acknowledge": "settled"}

@@ -18,7 +18,7 @@ from shoal.runtime.doors.entry.passwords import password_line
 from shoal.runtime.network_file import Network
 from shoal.runtime.operations.metrics import render
 from tests.runtime.live import PATIENCE_S, on_asyncio, until
-from tests.runtime.test_broker_service import network, running
+from tests.runtime.one_service import network, running
 
 RULES = [{"user": "*", "publish": ["home/#"], "subscribe": ["home/#"]}]
 

@@ -19,7 +19,7 @@ from shoal.runtime.free_ports import free_ports
 from shoal.runtime.network_file import parse_network
 from shoal.runtime.supervisor import order
 from tests.runtime.live import PATIENCE_S, on_loop, until
-from tests.runtime.test_broker_service import data_of, network, running
+from tests.runtime.one_service import data_of, network, running
 
 SCHEMES = {"mqtt": "", "mqtts": "mqtts://", "websocket": "ws://", "wss": "wss://"}
 

@@ -24,7 +24,7 @@ from shoal.runtime.supervisor import get_json
 from tests.mqtt.memory.test_journal import Life, states
 from tests.mqtt.remembering import RememberingHouse, all_that_lasts
 from tests.runtime.live import PATIENCE_S, on_asyncio, until
-from tests.runtime.test_broker_service import network
+from tests.runtime.one_service import network
 
 KEPT = Properties(PacketTypes.CONNECT)
 KEPT.SessionExpiryInterval = 600

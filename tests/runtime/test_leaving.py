@@ -22,8 +22,8 @@ from shoal.runtime.network_file import Network
 from shoal.runtime.network_sections import BrokerSection
 from shoal.runtime.supervisor import ask_to_leave, local_network
 from tests.runtime.live import PATIENCE_S, on_asyncio, until
-from tests.runtime.test_broker_service import network as network_of
-from tests.runtime.test_broker_service import running
+from tests.runtime.one_service import network as network_of
+from tests.runtime.one_service import running
 
 
 def with_new(network: Network, name: str) -> Network:

@@ -20,8 +20,8 @@ from shoal.runtime.network_file import Network, dump_network
 from shoal.runtime.operations.metrics import render
 from shoal.runtime.supervisor import free_ports
 from tests.runtime.live import PATIENCE_S, on_asyncio, until
-from tests.runtime.test_broker_service import network as network_of
-from tests.runtime.test_broker_service import running
+from tests.runtime.one_service import network as network_of
+from tests.runtime.one_service import running
 
 
 @asynccontextmanager

@@ -12,7 +12,7 @@ from shoal.client.terms import Keep
 from shoal.runtime import questions
 from shoal.runtime.supervisor import get_json
 from tests.runtime.live import on_loop
-from tests.runtime.test_broker_service import network, running
+from tests.runtime.one_service import network, running
 
 
 @on_loop

@@ -19,7 +19,7 @@ from shoal.mqtt.messages import Message
 from shoal.runtime.broker_service import BrokerService
 from tests.live.moved_clients import properties
 from tests.runtime.live import PATIENCE_S, on_asyncio, until
-from tests.runtime.test_broker_service import network, running
+from tests.runtime.one_service import network, running
 
 PUBLISHER = "$mqtt/B2"
 

@@ -18,7 +18,7 @@ from shoal.runtime.doors.sockets.tls_listener import HUNG_UP
 from shoal.runtime.network_file import Network, parse_network
 from shoal.runtime.operations.metrics import render
 from tests.runtime.live import PATIENCE_S, on_loop, until
-from tests.runtime.test_broker_service import network, running
+from tests.runtime.one_service import network, running
 
 CONNECT = b"\x10\x0d\x00\x04MQTT\x05\x02\x00\x3c\x00\x00\x00"
 

@@ -17,7 +17,7 @@ from shoal.broker.machine import Broker
 from shoal.broker.messages import Subscribe
 from shoal.clients.messages import Relocate
 from shoal.overlays.publisher_relocation.migration import TIMER
-from tests.overlays.publisher_relocation.test_migration import assert_nothing_is_left
+from tests.overlays.publisher_relocation.one_publisher import assert_nothing_is_left
 from tests.seeds.test_random_migrations import RandomMigrations
 from tests.seeds.test_random_networks import _seeds
 

@@ -19,12 +19,8 @@ from shoal.clients.publisher import Publisher, PublisherEffect, ToBroker
 from shoal.matching import matches
 from shoal.model import Advertisement, BrokerId, Publication, Subscription
 from tests.broker.transcript import Stage, advertisement, publication, subscription
-from tests.overlays.publisher_relocation.test_migration import (
-    assert_nothing_is_left,
-    in_the_papers_order,
-    send_away,
-    without_marker,
-)
+from tests.overlays.publisher_relocation.one_publisher import assert_nothing_is_left, send_away
+from tests.overlays.publisher_relocation.test_migration import in_the_papers_order, without_marker
 from tests.seeds.test_random_networks import _seeds
 from tests.seeds.trees import path
 from tests.systems import calm, covering

@@ -15,7 +15,7 @@ from shoal.mqtt.codec.properties import Properties
 from shoal.runtime.broker_service import BrokerService
 from shoal.runtime.network_file import Network
 from tests.runtime.live import until
-from tests.runtime.test_broker_service import network, running
+from tests.runtime.one_service import network, running
 
 # Sessions that never end.
 EVER_S = 0xFFFF_FFFF

@@ -18,8 +18,9 @@ from shoal.broker.links.spool import Spool
 from shoal.broker.links.states import State
 from shoal.broker.messages import Carrier, Unsubscribe
 from shoal.broker.wire import WireError
+from tests.broker.links.keeping import batch, keeping
 from tests.broker.links.memory_disk import Disk
-from tests.broker.links.test_session import CODEC, batch, keeping
+from tests.broker.links.wire import CODEC
 from tests.examples import examples
 
 LIMITS = LinkLimits(window_bytes=400, high_bytes=2_000, low_bytes=500, limit_bytes=100_000)

@@ -19,8 +19,9 @@ from shoal.model import EVERYTHING, Advertisement, Publication
 from shoal.overlays.tree.departing.stand_in import stand_in
 from shoal.overlays.tree.messages import AdvertisementsSaid, SubscriptionsSaid
 from shoal.overlays.tree.routing import TreeRouting
+from tests.broker.links.keeping import batch
 from tests.broker.links.memory_disk import Disk
-from tests.broker.links.test_session import CODEC, batch
+from tests.broker.links.wire import CODEC
 
 LIMITS = LinkLimits(window_bytes=200, high_bytes=500, low_bytes=200, park_us=1_000)
 ROOM = 2**30

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import pytest
 
-from shoal.mqtt.access import Admission, Credentials
 from shoal.mqtt.codec.packet_types import MQTT_3_1_1, MQTT_5
 from shoal.mqtt.codec.packets import (
     Auth,
@@ -18,26 +17,12 @@ from shoal.mqtt.codec.packets import (
     Pingreq,
     Pingresp,
     Publish,
-    Subscribe,
-    SubscriptionRequest,
 )
 from shoal.mqtt.codec.properties import Properties
-from shoal.mqtt.codec.reason_codes import ReasonCode
-from shoal.mqtt.connection.holding import MAX_HELD
-from tests.mqtt.house import Client, House, will
+from tests.mqtt.connection.standard import CODES, VERSIONS, refused
+from tests.mqtt.house import House, will
 
-VERSIONS = (MQTT_3_1_1, MQTT_5)
-CODES = ReasonCode
 NAME = "0004 4d515454"
-
-
-def refused(client: Client) -> Connack:
-    """The CONNACK that ended the connection."""
-    assert client.closed
-    [connack] = client.take()
-    assert isinstance(connack, Connack)
-    assert not connack.session_present  # [MQTT-3.2.2-6]
-    return connack
 
 
 # --- the first packet -----------------------------------------------------------------------------
@@ -219,175 +204,6 @@ def test_mqtt_3_1_2_24_not_even_a_connack_is_too_large() -> None:
     limits = Properties(maximum_packet_size=10, authentication_method="SCRAM")
     client.send(Connect("c", properties=limits))
     assert refused(client) == Connack(CODES.BAD_AUTHENTICATION_METHOD)
-
-
-# --- who may connect ------------------------------------------------------------------------------
-
-
-class Doorkeeper:
-    """Answers what it is told to; None until it is."""
-
-    def __init__(self, answer: Admission | None = None) -> None:
-        self.answer = answer
-        self.asked: list[Credentials] = []
-
-    def admit(self, credentials: Credentials) -> Admission | None:
-        self.asked.append(credentials)
-        return self.answer
-
-
-def test_the_doorkeeper_gets_all_that_is_known() -> None:
-    door = Doorkeeper(Admission())
-    client = House(door).open(certificate="CN=c", address="10.0.0.1")
-    client.send(Connect("c", username="u", password=b"p"))
-    assert door.asked == [
-        Credentials(
-            client_id="c", username="u", password=b"p", certificate="CN=c", address="10.0.0.1"
-        )
-    ]
-    assert "b'p'" not in repr(door.asked)
-
-
-@pytest.mark.parametrize(
-    ("code", "return_code"),
-    [(CODES.BAD_USER_NAME_OR_PASSWORD, 4), (CODES.NOT_AUTHORIZED, 5), (CODES.BANNED, 5),
-     (CODES.SERVER_BUSY, 3), (CODES.QUOTA_EXCEEDED, 3)],
-)  # fmt: skip
-def test_mqtt_3_1_4_2_who_may_not_is_told_so(code: ReasonCode, return_code: int) -> None:
-    """[MQTT-3.2.2-7]: and the connection is closed."""
-    house = House(Doorkeeper(Admission(code, reason="no")))
-    client = house.open()
-    client.send(Connect("c"))
-    assert refused(client) == Connack(code, properties=Properties(reason_string="no"))
-    old = house.open(MQTT_3_1_1)
-    old.send(Connect("c", version=MQTT_3_1_1))
-    assert old.written.hex() == f"200200{return_code:02x}"
-    assert old.closed
-
-
-def test_mqtt_3_1_4_6_what_comes_before_the_answer_waits_for_it() -> None:
-    door = Doorkeeper()
-    house = House(door)
-    client = house.open()
-    subscribe = Subscribe(1, (SubscriptionRequest("a"),))
-    client.send(Connect("c"), subscribe)
-    client.send(Publish("a", b"x"))
-    assert client.take() == []
-    assert not client.connection.wants_reading
-    house.carry_out(client.connection.admitted(Admission(), house.now_us))
-    assert [type(packet).__name__ for packet in client.take()] == ["Connack", "Suback", "Publish"]
-    assert client.connection.wants_reading
-
-
-def test_mqtt_3_1_4_6_and_is_dropped_after_a_refusal() -> None:
-    door = Doorkeeper()
-    house = House(door)
-    door.answer = Admission()
-    listener = house.connect("listener")
-    listener.subscribe("a")
-    door.answer = None
-    client = house.open()
-    client.send(Connect("c"), Publish("a", b"x"))
-    refusal = Admission(CODES.NOT_AUTHORIZED)
-    house.carry_out(client.connection.admitted(refusal, house.now_us))
-    assert refused(client).reason_code is CODES.NOT_AUTHORIZED
-    assert listener.take() == []
-
-
-def test_a_client_that_does_not_wait_for_its_answer_is_not_kept_for_ever() -> None:
-    client = House(Doorkeeper()).open()
-    client.send(Connect("c"))
-    client.send(*[Pingreq()] * MAX_HELD)
-    assert not client.closed
-    client.send(Pingreq())
-    assert refused(client).reason_code is CODES.QUOTA_EXCEEDED
-
-
-def test_an_answer_for_a_client_that_has_gone_is_dropped() -> None:
-    house = House(Doorkeeper())
-    client = house.open()
-    client.send(Connect("c"))
-    client.lose()
-    assert client.connection.admitted(Admission(), house.now_us) == []
-    assert client.connection.client_id is None
-
-
-def test_no_answer_in_time() -> None:
-    house = House(Doorkeeper(), connect_timeout_s=5)
-    client = house.open()
-    client.send(Connect("c"))
-    house.after(5)
-    assert refused(client).reason_code is CODES.SERVER_UNAVAILABLE
-
-
-def test_mqtt_4_12_0_1_no_extended_authentication() -> None:
-    client = House().open()
-    client.send(Connect("c", properties=Properties(authentication_method="SCRAM-SHA-256")))
-    assert refused(client).reason_code is CODES.BAD_AUTHENTICATION_METHOD
-
-
-def test_mqtt_4_12_0_6_no_auth_without_a_method() -> None:
-    client = House().connect("c")
-    client.send(Auth(CODES.REAUTHENTICATE))
-    assert client.take()[0].reason_code is CODES.PROTOCOL_ERROR
-    assert client.closed
-
-
-def test_more_connections_than_there_may_be() -> None:
-    house = House(maximum_connections=1)
-    first = house.connect("1")
-    second = house.open()
-    second.send(Connect("2"))
-    assert refused(second).reason_code is CODES.QUOTA_EXCEEDED
-    first.disconnect()
-    house.connect("2")
-
-
-class Rules:
-    """May publish and subscribe below `mine/` only."""
-
-    def may_publish(self, topic: str) -> bool:
-        return topic.startswith("mine/")
-
-    def may_subscribe(self, topic_filter: str) -> bool:
-        return topic_filter.startswith("mine/")
-
-
-class RuleHouse(House):
-    def __init__(self) -> None:
-        super().__init__(Doorkeeper(Admission(permissions=Rules())))
-
-
-def test_what_a_client_may_not_publish() -> None:
-    """Refused in MQTT 5; to 3.1.1 it looks like success [MQTT-3.3.5-2 of 3.1.1]."""
-    house = RuleHouse()
-    for version in VERSIONS:
-        client = house.connect("c", version)
-        client.subscribe("mine/#", qos=2)
-        for qos in (0, 1, 2):
-            answers = client.publish("other", b"x", qos=qos)
-            if qos:
-                expected = CODES.NOT_AUTHORIZED if version == MQTT_5 else CODES.SUCCESS
-                assert answers[0].reason_code is expected
-            client.publish("mine/a", b"y", qos=qos)
-        assert client.take_payloads() == [b"y"] * 3
-    assert house.clients.statistics.publications_refused == 6
-
-
-def test_what_a_client_may_not_subscribe_to() -> None:
-    house = RuleHouse()
-    client = house.connect("c")
-    assert client.subscribe("#").reason_codes == (CODES.NOT_AUTHORIZED,)
-    assert client.subscribe("$share/g/other").reason_codes == (CODES.NOT_AUTHORIZED,)
-    assert client.subscribe("$share/g/mine/a", qos=1).reason_codes == (CODES.GRANTED_QOS_1,)
-    assert client.subscribe("mine/?x=1").reason_codes == (CODES.SUCCESS,)
-
-
-def test_a_will_that_may_not_be_published_is_refused_at_once() -> None:
-    for house, topic in ((RuleHouse(), "other"), (House(), "$SYS/broker/uptime")):
-        client = house.open()
-        client.send(Connect("c", will=will(topic)))
-        assert refused(client).reason_code is CODES.NOT_AUTHORIZED
 
 
 # --- keep alive: section 3.1.2.10 -----------------------------------------------------------------

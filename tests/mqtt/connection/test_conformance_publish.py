@@ -11,18 +11,8 @@ from shoal.mqtt.codec.packet_types import MQTT_3_1_1, MQTT_5
 from shoal.mqtt.codec.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel
 from shoal.mqtt.codec.properties import Properties
 from shoal.mqtt.codec.reason_codes import ReasonCode
-from tests.mqtt.house import Client, House
-
-VERSIONS = (MQTT_3_1_1, MQTT_5)
-CODES = ReasonCode
-
-
-def pair(version: int = MQTT_5, **fields: object) -> tuple[Client, Client]:
-    """A publisher of MQTT 5 and a subscriber to everything at QoS 2."""
-    house = House()
-    subscriber = house.connect("subscriber", version, **fields)
-    subscriber.subscribe("#", qos=2)
-    return house.connect("publisher"), subscriber
+from tests.mqtt.connection.standard import CODES, VERSIONS, subscribed_to_all
+from tests.mqtt.house import House
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -41,7 +31,7 @@ def test_mqtt_3_8_4_8_the_lower_qos_of_both(version: int, asked: int, sent: int)
 @pytest.mark.parametrize("version", VERSIONS)
 def test_mqtt_3_3_1_1_and_2_3_1_a_subscriber_gets_its_own_header(version: int) -> None:
     """[MQTT-3.3.1-3]: DUP does not travel on."""
-    publisher, subscriber = pair(version)
+    publisher, subscriber = subscribed_to_all(version)
     publisher.send(Publish("a", b"x", 1, duplicate=True, packet_id=77))
     assert publisher.take() == [Puback(77)]
     assert subscriber.take() == [Publish("a", b"x", 1, packet_id=1)]
@@ -49,7 +39,7 @@ def test_mqtt_3_3_1_1_and_2_3_1_a_subscriber_gets_its_own_header(version: int) -
 
 def test_mqtt_3_3_2_4_and_others_what_a_message_carries_arrives_unaltered() -> None:
     """[MQTT-3.3.2-4, 3.3.2-15 to 17 and 3.3.2-20]: also the order of user properties."""
-    publisher, subscriber = pair()
+    publisher, subscriber = subscribed_to_all()
     properties = Properties(
         payload_format_indicator=1,
         content_type="text/plain",
@@ -62,13 +52,13 @@ def test_mqtt_3_3_2_4_and_others_what_a_message_carries_arrives_unaltered() -> N
 
 
 def test_3_1_1_subscribers_get_no_properties() -> None:
-    publisher, subscriber = pair(MQTT_3_1_1)
+    publisher, subscriber = subscribed_to_all(MQTT_3_1_1)
     publisher.publish("a", b"x", properties=Properties(content_type="text/plain"))
     assert subscriber.take() == [Publish("a", b"x")]
 
 
 def test_mqtt_3_3_2_5_and_6_messages_expire_and_their_interval_shrinks() -> None:
-    publisher, subscriber = pair(
+    publisher, subscriber = subscribed_to_all(
         clean_start=False, properties=Properties(session_expiry_interval_s=100)
     )
     house = publisher.house
@@ -83,7 +73,7 @@ def test_mqtt_3_3_2_5_and_6_messages_expire_and_their_interval_shrinks() -> None
 
 
 def test_a_message_that_expires_is_sent_with_its_interval_at_once() -> None:
-    publisher, subscriber = pair()
+    publisher, subscriber = subscribed_to_all()
     properties = Properties(message_expiry_interval_s=5)
     publisher.publish("a", properties=properties)
     assert subscriber.take()[0].properties == properties
@@ -97,7 +87,7 @@ def aliased(alias: int, topic: str = "", payload: bytes = b"") -> Publish:
 
 
 def test_mqtt_3_3_2_12_a_client_shortens_its_topics_and_may_change_its_mind() -> None:
-    publisher, subscriber = pair()
+    publisher, subscriber = subscribed_to_all()
     assert publisher.connack.properties.topic_alias_maximum == 64
     publisher.send(aliased(1, "a"), aliased(2, "b"), aliased(1), aliased(1, "c"), aliased(1))
     assert [packet.topic for packet in subscriber.take()] == ["a", "b", "a", "c", "c"]
@@ -105,7 +95,7 @@ def test_mqtt_3_3_2_12_a_client_shortens_its_topics_and_may_change_its_mind() ->
 
 
 def test_mqtt_3_3_2_7_aliases_do_not_outlive_the_connection() -> None:
-    publisher, _ = pair()
+    publisher, _ = subscribed_to_all()
     publisher.send(aliased(1, "a"))
     again = publisher.house.connect("publisher", clean_start=False)
     again.send(aliased(1))
@@ -115,7 +105,7 @@ def test_mqtt_3_3_2_7_aliases_do_not_outlive_the_connection() -> None:
 
 @pytest.mark.parametrize("alias", [0, 65, 65_535])
 def test_mqtt_3_3_2_8_and_9_aliases_out_of_range(alias: int) -> None:
-    publisher, subscriber = pair()
+    publisher, subscriber = subscribed_to_all()
     publisher.send(aliased(alias, "a"))
     assert publisher.take()[0].reason_code is CODES.TOPIC_ALIAS_INVALID
     assert publisher.closed
@@ -123,7 +113,7 @@ def test_mqtt_3_3_2_8_and_9_aliases_out_of_range(alias: int) -> None:
 
 
 def test_mqtt_3_1_2_26_and_27_the_broker_shortens_topics_as_the_client_allows() -> None:
-    publisher, subscriber = pair(properties=Properties(topic_alias_maximum=2))
+    publisher, subscriber = subscribed_to_all(properties=Properties(topic_alias_maximum=2))
     for topic in ("a", "b", "c", "a", "b", "c"):
         publisher.publish(topic, qos=1)
     found = [(each.topic, each.properties.topic_alias) for each in subscriber.take()]
@@ -131,7 +121,7 @@ def test_mqtt_3_1_2_26_and_27_the_broker_shortens_topics_as_the_client_allows() 
 
 
 def test_without_permission_the_broker_shortens_nothing() -> None:
-    publisher, subscriber = pair()
+    publisher, subscriber = subscribed_to_all()
     publisher.publish("a")
     publisher.publish("a")
     assert subscriber.take() == [Publish("a")] * 2
@@ -141,7 +131,7 @@ def test_without_permission_the_broker_shortens_nothing() -> None:
 
 
 def test_mqtt_3_3_4_6_a_client_sends_no_subscription_identifier() -> None:
-    publisher, subscriber = pair()
+    publisher, subscriber = subscribed_to_all()
     publisher.send(Publish("a", properties=Properties(subscription_identifiers=(1,))))
     assert publisher.take()[0].reason_code is CODES.PROTOCOL_ERROR
     assert publisher.closed
@@ -181,7 +171,7 @@ def test_mqtt_4_13_1_and_2_an_error_ends_one_connection(
 
 
 def test_publications_before_garbage_in_one_piece_are_delivered() -> None:
-    publisher, subscriber = pair()
+    publisher, subscriber = subscribed_to_all()
     publisher.send_bytes("30 05 0001 61 00 78  36 00")
     assert subscriber.take_payloads() == [b"x"]
     assert publisher.closed
@@ -211,7 +201,7 @@ def test_3_4_2_1_nobody_was_there() -> None:
 
 def test_mqtt_2_2_1_4_identifiers_in_use_are_not_used_again() -> None:
     """[MQTT-2.2.1-3 and 4]: also where the counter wraps."""
-    publisher, subscriber = pair()
+    publisher, subscriber = subscribed_to_all()
     publisher.publish("a", b"kept", qos=1)
     [kept] = subscriber.take()
     subscriber.connection.session._last_id = 65_534
@@ -222,7 +212,7 @@ def test_mqtt_2_2_1_4_identifiers_in_use_are_not_used_again() -> None:
 
 
 def test_mqtt_3_4_a_puback_for_nothing_is_ignored() -> None:
-    _, subscriber = pair()
+    _, subscriber = subscribed_to_all()
     subscriber.send(Puback(5), Pubcomp(5), Pubrec(5, CODES.UNSPECIFIED_ERROR))
     assert subscriber.take() == []
     assert not subscriber.closed
@@ -261,7 +251,7 @@ def test_mqtt_4_3_3_the_receiver_remembers_over_connections() -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_mqtt_4_3_3_1_to_6_the_sender_step_by_step(version: int) -> None:
-    publisher, subscriber = pair(version)
+    publisher, subscriber = subscribed_to_all(version)
     publisher.publish("a", b"1", qos=2)
     [packet] = subscriber.take()
     subscriber.send(Pubrec(packet.packet_id))
@@ -274,7 +264,7 @@ def test_mqtt_4_3_3_1_to_6_the_sender_step_by_step(version: int) -> None:
 
 
 def test_mqtt_4_3_3_4_a_pubrec_with_an_error_is_the_end() -> None:
-    publisher, subscriber = pair()
+    publisher, subscriber = subscribed_to_all()
     publisher.publish("a", b"1", qos=2)
     subscriber.take()
     subscriber.send(Pubrec(1, CODES.QUOTA_EXCEEDED))
@@ -284,7 +274,7 @@ def test_mqtt_4_3_3_4_a_pubrec_with_an_error_is_the_end() -> None:
 
 def test_mqtt_4_3_3_a_pubrec_for_nothing() -> None:
     """Table 3.6.2.1: the identifier is not known."""
-    _, subscriber = pair()
+    _, subscriber = subscribed_to_all()
     subscriber.send(Pubrec(5))
     assert subscriber.take() == [Pubrel(5, CODES.PACKET_IDENTIFIER_NOT_FOUND)]
 
@@ -295,7 +285,7 @@ def test_mqtt_4_3_3_a_pubrec_for_nothing() -> None:
     ids=["pubrec-at-1", "pubcomp-at-1", "puback-at-2", "pubcomp-before-pubrec"],
 )
 def test_acknowledgements_of_another_kind(qos: int, packet: object) -> None:
-    publisher, subscriber = pair()
+    publisher, subscriber = subscribed_to_all()
     publisher.publish("a", b"1", qos=qos)
     subscriber.take()
     subscriber.send(packet)  # type: ignore[arg-type]
@@ -312,7 +302,7 @@ def test_mqtt_4_4_0_1_and_4_6_0_1_what_was_in_flight_is_sent_again_in_order(vers
     fields = (
         {} if version == MQTT_3_1_1 else {"properties": Properties(session_expiry_interval_s=9)}
     )
-    publisher, subscriber = pair(version, clean_start=False, **fields)
+    publisher, subscriber = subscribed_to_all(version, clean_start=False, **fields)
     for qos, payload in ((1, b"1"), (2, b"2"), (2, b"3"), (1, b"4")):
         publisher.publish("a", payload, qos=qos)
     first = {packet.payload: packet.packet_id for packet in subscriber.take()}
@@ -333,7 +323,7 @@ def test_mqtt_4_4_0_1_and_4_6_0_1_what_was_in_flight_is_sent_again_in_order(vers
 
 
 def test_mqtt_4_4_0_1_nothing_is_sent_again_on_the_same_connection() -> None:
-    publisher, subscriber = pair()
+    publisher, subscriber = subscribed_to_all()
     publisher.publish("a", b"1", qos=1)
     subscriber.take()
     publisher.house.after(3_600)
@@ -342,122 +332,7 @@ def test_mqtt_4_4_0_1_nothing_is_sent_again_on_the_same_connection() -> None:
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
 def test_mqtt_4_6_0_5_and_6_order_is_kept_for_each_topic(qos: int) -> None:
-    publisher, subscriber = pair(properties=Properties(receive_maximum=2))
+    publisher, subscriber = subscribed_to_all(properties=Properties(receive_maximum=2))
     for number in range(20):
         publisher.publish("a", b"%d" % number, qos=qos)
     assert subscriber.take_payloads() == [b"%d" % number for number in range(20)]
-
-
-# --- flow control: section 4.9 --------------------------------------------------------------------
-
-
-def test_mqtt_3_3_4_7_and_9_no_more_in_flight_than_the_client_takes() -> None:
-    """QoS 0 is not counted [MQTT-3.3.4-10]."""
-    publisher, subscriber = pair(properties=Properties(receive_maximum=2))
-    for number in range(4):
-        publisher.publish("a", b"%d" % number, qos=2)
-    publisher.publish("a", b"now", qos=0)
-    assert [packet.payload for packet in subscriber.take()] == [b"0", b"1", b"now"]
-    subscriber.send(Pubrec(1))
-    assert subscriber.take() == [Pubrel(1)]
-    subscriber.send(Pubcomp(1))
-    assert [packet.payload for packet in subscriber.take()] == [b"2"]
-    subscriber.send(Pubrec(2, CODES.UNSPECIFIED_ERROR))
-    assert [packet.payload for packet in subscriber.take()] == [b"3"]
-
-
-def test_what_is_sent_again_keeps_to_a_smaller_receive_maximum() -> None:
-    kept = {"session_expiry_interval_s": 9}
-    publisher, subscriber = pair(properties=Properties(**kept))
-    for number in range(3):
-        publisher.publish("a", b"%d" % number, qos=1)
-    subscriber.lose()
-    house = publisher.house
-    again = house.connect(
-        "subscriber", clean_start=False, properties=Properties(receive_maximum=1, **kept)
-    )
-    publisher.publish("a", b"3", qos=1)
-    for number in range(4):
-        [packet] = again.take()
-        assert packet.payload == b"%d" % number
-        again.send(Puback(packet.packet_id))
-    assert again.take() == []
-
-
-def test_mqtt_3_3_4_8_more_than_the_broker_takes() -> None:
-    house = House(receive_maximum=2)
-    publisher = house.connect("p")
-    assert publisher.connack.properties.receive_maximum == 2
-    publisher.send(*(Publish("a", b"", 2, packet_id=number) for number in (1, 2, 1)))
-    assert [packet.packet_id for packet in publisher.take()] == [1, 2, 1]
-    publisher.send(Pubrel(1), Publish("a", b"", 2, packet_id=3))
-    assert not publisher.closed
-    publisher.take()
-    publisher.send(Publish("a", b"", 2, packet_id=4))
-    assert publisher.take()[0].reason_code is CODES.RECEIVE_MAXIMUM_EXCEEDED
-    assert publisher.closed
-
-
-def test_3_1_1_has_no_receive_maximum() -> None:
-    """Every identifier may be open at once; then all are released, as if it were MQTT 5."""
-    house = House(receive_maximum=2)
-    subscriber = house.connect("s")
-    subscriber.subscribe("a", qos=0)
-    publisher = house.connect("p", version=4)
-    ids = range(1, 65_536)
-    publisher.send(*(Publish("a", b"", 2, packet_id=each) for each in ids))
-    assert [each.packet_id for each in publisher.take()] == list(ids)
-    assert len(publisher.connection.session.received) == 65_535
-    publisher.send(*map(Pubrel, ids))
-    assert publisher.take() == [Pubcomp(each) for each in ids]
-    assert publisher.connection.session.received == set()
-    assert len(subscriber.take_payloads()) == 65_535
-
-
-def test_mqtt_3_1_2_24_and_25_nothing_larger_than_the_client_takes() -> None:
-    """As if it had been sent: what comes behind arrives, and nothing stays in flight."""
-    publisher, subscriber = pair(properties=Properties(maximum_packet_size=30))
-    for size in (100, 10):
-        for qos in (0, 1, 2):
-            publisher.publish("a", bytes(size), qos=qos)
-    assert [len(payload) for payload in subscriber.take_payloads()] == [10] * 3
-    assert subscriber.connection.session.inflight == 0
-
-
-def test_mqtt_3_2_2_15_packets_larger_than_the_broker_takes() -> None:
-    house = House(maximum_packet_size=64)
-    publisher = house.connect("p")
-    assert publisher.connack.properties.maximum_packet_size == 64
-    publisher.send(Publish("a", bytes(64)))
-    assert publisher.take()[0].reason_code is CODES.PACKET_TOO_LARGE
-    assert publisher.closed
-
-
-def test_a_slow_client_gets_what_waited_and_no_more_than_is_kept() -> None:
-    house = House(maximum_queued_messages=3)
-    publisher, subscriber = house.connect("p"), house.connect("s")
-    subscriber.subscribe("#", qos=1)
-    subscriber.connection.pause()
-    for number in range(5):
-        publisher.publish("a", b"%d" % number, qos=number % 2)
-        house.after(3)  # nobody waits for one who hangs
-    assert subscriber.take() == []
-    house.carry_out(subscriber.connection.resume(house.now_us))
-    assert subscriber.take_payloads() == [b"0", b"1", b"2"]
-    assert subscriber.connection.session.dropped == 2
-
-
-def test_what_waits_is_bounded_in_bytes() -> None:
-    house = House(maximum_queued_bytes=250)
-    publisher, subscriber = house.connect("p"), house.connect("s")
-    subscriber.subscribe("#", qos=1)
-    subscriber.connection.pause()
-    for _ in range(4):
-        publisher.publish("a", bytes(100), qos=1)
-        house.after(3)
-    house.carry_out(subscriber.connection.resume(house.now_us))
-    assert len(subscriber.take_payloads()) == 2
-    subscriber.connection.pause()
-    publisher.publish("a", bytes(100), qos=1)
-    house.carry_out(subscriber.connection.resume(house.now_us))
-    assert len(subscriber.take_payloads()) == 1

@@ -10,16 +10,9 @@ import pytest
 from shoal.mqtt.codec.packet_types import MQTT_3_1_1, MQTT_5
 from shoal.mqtt.codec.packets import Connect, Publish
 from shoal.mqtt.codec.properties import Properties
-from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.limits import NEVER_S
+from tests.mqtt.connection.standard import CODES, VERSIONS, kept
 from tests.mqtt.house import Client, House, will
-
-VERSIONS = (MQTT_3_1_1, MQTT_5)
-CODES = ReasonCode
-
-
-def kept(seconds: int = 60) -> Properties:
-    return Properties(session_expiry_interval_s=seconds)
 
 
 def listener(house: House) -> Client:

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from shoal.mqtt.codec.properties import Properties
 from shoal.mqtt.codec.reason_codes import ReasonCode
-from tests.mqtt.house import will
+from tests.mqtt.house import KEPT, will
 from tests.mqtt.network_house import Network
-
-KEPT: dict[str, Any] = {
-    "clean_start": False,
-    "properties": Properties(session_expiry_interval_s=1_000),
-}
 
 
 @pytest.fixture

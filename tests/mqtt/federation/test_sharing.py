@@ -14,16 +14,12 @@ from shoal.mqtt.codec.properties import Properties
 from shoal.mqtt.federation.controls import Closed, shared_of
 from shoal.mqtt.messages import Message
 from shoal.mqtt.restoring import restore
-from tests.mqtt.house import Client
+from tests.mqtt.house import KEPT, Client
 from tests.mqtt.network_house import Network
 from tests.mqtt.remembering import remembered
 
 BROKERS = ("B1", "B2", "B3")
 JOBS = "$share/workers/jobs/+"
-KEPT: dict[str, Any] = {
-    "clean_start": False,
-    "properties": Properties(session_expiry_interval_s=1_000),
-}
 
 
 @pytest.fixture

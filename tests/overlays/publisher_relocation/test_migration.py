@@ -2,93 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sized
 from itertools import pairwise
 
 import pytest
 
-from shoal.broker.effects import Effect
-from shoal.broker.messages import Advertise, Subscribe, Unadvertise, Unsubscribe
-from shoal.clients.messages import MigrationAdvertisement, Paused, Resume
-from shoal.model import Advertisement
+from shoal.broker.messages import Advertise, Subscribe, Unadvertise
+from shoal.clients.messages import MigrationAdvertisement, Paused
 from shoal.overlays.publisher_relocation.messages import MigrationComplete, MigrationUpdate
 from shoal.overlays.publisher_relocation.migration import Migrations
 from tests.broker.transcript import Stage, advertisement, publish, subscription
-
-#  B0        B4
-#    \      /
-#     B1 - B2 - B3      P stands at B1 and moves to B3
-#           \
-#            B5
-WEB = (("B0", "B1"), ("B1", "B2"), ("B2", "B3"), ("B2", "B4"), ("B2", "B5"))
-PATH = ("B1", "B2", "B3")
-BACK = PATH[::-1]
-SUBSCRIBERS = {"S0": "B0", "S1": "B1", "S2": "B2", "S3": "B3", "S4": "B4", "S5": "B5"}
-A = advertisement("a")
-
-
-def stage_with_publisher(*advertisements: Advertisement) -> Stage:
-    """P at B1, one subscriber of everything at each broker."""
-    stage = Stage(WEB, "grape")
-    stage.ask("B1", "P", *map(Advertise, advertisements or (A,)))
-    for client, broker in SUBSCRIBERS.items():
-        stage.ask(broker, client, Subscribe(subscription(f"s of {client}", client=client)))
-    stage.settle()
-    stage.heard()
-    return stage
-
-
-def send_away(stage: Stage, publisher: str, path: tuple[str, ...]) -> None:
-    """What the source does when GRAPE has decided."""
-    out: list[Effect] = []
-    stage.brokers[path[0]]._strategy.migrations.send_away(publisher, path, stage.now_us, out)  # type: ignore[attr-defined]
-    stage.carry_out(path[0], out)
-
-
-def announce(stage: Stage, path: tuple[str, ...] = PATH, *advertisements: Advertisement) -> None:
-    """P, told to go, arrives at the target; its marker is still on the way to the source."""
-    publisher = advertisements[0].publisher if advertisements else "P"
-    send_away(stage, publisher, path)
-    stage.moves[publisher] += 1
-    count = stage.moves[publisher]
-    stage.ask(path[-1], publisher, MigrationAdvertisement(path, advertisements or (A,), count))
-
-
-def move(stage: Stage, path: tuple[str, ...] = PATH, *advertisements: Advertisement) -> None:
-    """A whole migration without anything in between."""
-    publisher = advertisements[0].publisher if advertisements else "P"
-    announce(stage, path, *advertisements)
-    stage.ask(path[0], publisher, Paused(path, stage.moves[publisher]))
-    stage.settle()
-
-
-def everywhere(stage: Stage, sequence: int) -> bool:
-    """Whether every subscriber got a publication exactly once."""
-    clients = sorted(client for number, client in stage.delivered() if number == sequence)
-    return clients == sorted(SUBSCRIBERS)
-
-
-def resumed(stage: Stage) -> list[str]:
-    """Who was told to go on, in order."""
-    return [client for _, client, message in stage.notified if isinstance(message, Resume)]
-
-
-def interests() -> list:
-    return [
-        (subscription(f"s of {client}", client=client), broker)
-        for client, broker in SUBSCRIBERS.items()
-    ]
-
-
-def assert_nothing_is_left(stage: Stage) -> None:
-    for broker in stage.brokers.values():
-        migrations = broker._strategy.migrations  # type: ignore[attr-defined]
-        left = {
-            what: rows
-            for what, rows in vars(migrations).items()
-            if isinstance(rows, Sized) and what != "_arrived" and rows
-        }
-        assert not left, broker.id
+from tests.overlays.publisher_relocation.one_publisher import (
+    BACK,
+    PATH,
+    SUBSCRIBERS,
+    WEB,
+    A,
+    announce,
+    assert_nothing_is_left,
+    everywhere,
+    interests,
+    move,
+    resumed,
+    send_away,
+    stage_with_publisher,
+)
 
 
 def test_the_transcript_of_a_migration() -> None:
@@ -312,123 +249,6 @@ def test_away_and_back_ends_where_it_began() -> None:
     stage.ask("B1", "P", publish(1))
     stage.settle()
     assert everywhere(stage, 1)
-
-
-# --- subscriptions that change meanwhile ------------------------------------------------------
-
-
-@pytest.mark.parametrize("broker", ["B0", "B1", "B2", "B3", "B4"])
-@pytest.mark.parametrize("progress", range(5))
-def test_subscriptions_that_come_and_go_during_a_migration(broker: str, progress: int) -> None:
-    stage = stage_with_publisher()
-    leaver = f"S{broker[1]}"
-    steps = [
-        lambda: stage.carry("B3", "B2"),
-        lambda: stage.carry("B2", "B1"),
-        lambda: stage.ask("B1", "P", Paused(PATH, 1)),
-        lambda: stage.carry("B1", "B2", len(stage.links["B1", "B2"])),
-    ]
-    announce(stage)
-    for step in steps[:progress]:
-        step()
-    stage.ask(broker, "N", Subscribe(new := subscription("new", "x = 3", client="N")))
-    stage.ask(broker, leaver, Unsubscribe(f"s of {leaver}"))
-    for step in steps[progress:]:
-        step()
-    stage.settle()
-    stayed = [row for row in interests() if row[0].client != leaver]
-    assert not stage.problems([(A, "B3")], [*stayed, (new, broker)])
-    assert_nothing_is_left(stage)
-
-
-def test_a_retracted_subscription_that_is_restated_stays() -> None:
-    """Q advertises at B0 while P moves: B3's subscriber is wanted at B1 again."""
-    stage = stage_with_publisher()
-    q = advertisement("q", publisher="Q")
-    announce(stage)
-    stage.carry("B3", "B2")
-    stage.ask("B0", "Q", Advertise(q))
-    stage.carry("B0", "B1")
-    stage.carry("B1", "B2", len(stage.links["B1", "B2"]))
-    stage.carry("B2", "B3", len(stage.links["B2", "B3"]))
-    stage.settle()
-    stage.ask("B1", "P", Paused(PATH, 1))
-    stage.settle()
-    assert not stage.problems([(A, "B3"), (q, "B0")], interests())
-    stage.ask("B0", "Q", publish(1, publisher="Q"))
-    stage.settle()
-    assert everywhere(stage, 1)
-
-
-# --- several publishers -----------------------------------------------------------------------
-
-Q = advertisement("q", publisher="Q")
-
-
-def test_a_move_that_completes_leaves_a_slower_one_what_it_needs() -> None:
-    """P and Q move together; Q's marker is there first, P's last words are still to come."""
-    stage = stage_with_publisher()
-    stage.ask("B1", "Q", Advertise(Q))
-    stage.settle()
-    announce(stage, PATH, A)
-    announce(stage, PATH, Q)  # only now B3 takes its subscription back
-    stage.settle()
-    stage.ask("B1", "Q", Paused(PATH, 1))
-    stage.settle()
-    assert resumed(stage) == ["Q"]
-    stage.ask("B1", "P", publish(1), Paused(PATH, 1))
-    stage.settle()
-    assert everywhere(stage, 1)
-    assert not stage.problems([(A, "B3"), (Q, "B3")], interests())
-    assert_nothing_is_left(stage)
-
-
-def test_taking_an_advertisement_back_leaves_a_move_what_it_needs() -> None:
-    """Q, at B1 as well, unadvertises while P's last words to B1 are still to come."""
-    stage = stage_with_publisher()
-    stage.ask("B1", "Q", Advertise(Q))
-    stage.settle()
-    announce(stage)
-    stage.settle()
-    stage.ask("B1", "Q", Unadvertise("q"))  # now nothing at B1 asks for B3's subscription
-    stage.settle()
-    stage.ask("B1", "P", publish(1), Paused(PATH, 1))
-    stage.settle()
-    assert everywhere(stage, 1)
-    assert not stage.problems([(A, "B3")], interests())
-    assert_nothing_is_left(stage)
-
-
-@pytest.mark.parametrize("first", ["B1", "B3"])
-@pytest.mark.parametrize("words_first", [True, False])
-def test_two_publishers_pass_each_other(first: str, words_first: bool) -> None:
-    stage = stage_with_publisher()
-    stage.ask("B3", "Q", Advertise(Q))
-    stage.settle()
-    if words_first:
-        stage.ask("B1", "P", publish(1))
-        stage.ask("B3", "Q", publish(2, publisher="Q"))
-    announce(stage, PATH, A)
-    announce(stage, BACK, Q)
-    second = "B3" if first == "B1" else "B1"
-    stage.carry(first, "B2", len(stage.links[first, "B2"]))
-    stage.carry(second, "B2", len(stage.links[second, "B2"]))
-    if not words_first:
-        stage.ask("B1", "P", publish(1))
-        stage.ask("B3", "Q", publish(2, publisher="Q"))
-    stage.ask("B1", "P", Paused(PATH, 1))
-    stage.settle()
-    stage.ask("B3", "Q", Paused(BACK, 1))
-    stage.settle()
-    assert everywhere(stage, 1)
-    assert everywhere(stage, 2)
-    assert not stage.problems([(A, "B3"), (Q, "B1")], interests())
-    assert_nothing_is_left(stage)
-    stage.ask("B3", "P", publish(3))
-    stage.ask("B1", "Q", publish(4, publisher="Q"))
-    stage.settle()
-    assert everywhere(stage, 3)
-    assert everywhere(stage, 4)
 
 
 # --- links that break under a migration -------------------------------------------------------

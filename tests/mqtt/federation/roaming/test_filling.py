@@ -8,17 +8,12 @@ from typing import Any
 import pytest
 
 from shoal.mqtt.codec.packets import Connect, Subscribe, SubscriptionRequest
-from shoal.mqtt.codec.properties import Properties
 from shoal.mqtt.sessions import presence
 from tests.mqtt.connection.test_hostile import Calls
-from tests.mqtt.house import Client
+from tests.mqtt.house import KEPT, Client
 from tests.mqtt.network_house import Network, Site
-from tests.mqtt.test_restoring import Memory
+from tests.mqtt.remembering import Memory
 
-KEPT: dict[str, Any] = {
-    "clean_start": False,
-    "properties": Properties(session_expiry_interval_s=1_000),
-}
 MANY = 3_000
 # A bit of the session; all of it at once were more than a million.
 MOST_CALLS = 200_000

@@ -17,15 +17,9 @@ from shoal.mqtt.codec.packets import (
     Subscribe,
     SubscriptionRequest,
 )
-from shoal.mqtt.codec.properties import Properties
-from tests.mqtt.house import Client
+from tests.mqtt.house import KEPT, Client
 from tests.mqtt.network_house import Network
 from tests.mqtt.remembering import Memory
-
-KEPT: dict[str, Any] = {
-    "clean_start": False,
-    "properties": Properties(session_expiry_interval_s=1_000),
-}
 
 
 def acquainted() -> Network:

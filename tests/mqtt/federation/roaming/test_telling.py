@@ -8,18 +8,14 @@ import pytest
 
 from shoal.mqtt.broker_clients import BrokerClients
 from shoal.mqtt.codec.packets import Connect
-from shoal.mqtt.codec.properties import Properties
 from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.federation import joining
 from shoal.mqtt.federation.roaming.registering import registrars
 from shoal.mqtt.federation.roaming.roaming import Roaming
+from tests.mqtt.house import KEPT
 from tests.mqtt.network_house import Network
 
 NAMES = ("B1", "B2", "B3", "B4", "B5", "B6")
-KEPT: dict[str, Any] = {
-    "clean_start": False,
-    "properties": Properties(session_expiry_interval_s=1_000),
-}
 
 
 @pytest.fixture

@@ -1,0 +1,22 @@
+"""Two brokers of which one may be killed, and people who come and look; for tests."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from tests.seeds.random_sessions import Network, Subscriber
+
+
+@pytest.fixture
+def network() -> Network:
+    network = Network(Random(1), 2)
+    network.settle(3)
+    return network
+
+
+def come(network: Network, *people: Subscriber, seconds: float = 1) -> None:
+    network.settle(seconds)
+    for each in people:
+        each.look()

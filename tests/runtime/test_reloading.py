@@ -1,0 +1,172 @@
+"""Users, rules, limits and certificates that are read again while a broker runs."""
+
+from __future__ import annotations
+
+import signal
+import ssl
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import aiomqtt
+import pytest
+import trustme
+
+from shoal.client import Client, ClientError
+from shoal.runtime.broker_service import BrokerService
+from shoal.runtime.doors.entry.access import AccessError
+from shoal.runtime.doors.entry.passwords import password_line
+from shoal.runtime.network_file import parse_network
+from shoal.runtime.tls import TlsError
+from tests.runtime.live import PATIENCE_S, on_loop, until
+from tests.runtime.one_service import data_of, network, running
+from tests.runtime.processes import Processes
+
+
+def with_users(path: Path, *users: str, **access: Any) -> dict[str, Any]:
+    lines = [password_line(user, f"{user}'s") for user in users]
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return {"access": {"passwords": str(path)} | access}
+
+
+@on_loop
+async def test_users_and_rules_are_reloaded_and_who_lost_something_must_come_again(
+    tmp_path: Path,
+) -> None:
+    rules = [{"user": user, "publish": ["#"]} for user in ("ann", "bob", "cat")]
+    users = tmp_path / "users"
+    before = network(**with_users(users, "ann", "bob", "cat", rules=rules))
+    async with running(before, "B1") as (service,):
+        host, port = service.listening["mqtt"]
+        as_user = {
+            name: aiomqtt.Client(host, port, identifier=name, username=name, password=f"{name}'s")
+            for name in ("ann", "bob", "cat", "dan")
+        }
+        door = service.door
+
+        def connected() -> set[str | None]:
+            return {connection.client_id for connection in door._sockets}
+
+        async with as_user["ann"]:
+            gone = [as_user[name] for name in ("bob", "cat")]
+            for client in gone:
+                await client.__aenter__()
+            # Bob may do less, and Cat is no user any more; Dan is new.
+            rules[1]["publish"] = ["b/#"]
+            lines = users.read_text(encoding="utf-8").splitlines()
+            users.write_text(
+                "\n".join([*lines[:2], password_line("dan", "dan's")]), encoding="utf-8"
+            )
+            access = {"passwords": str(users), "rules": rules}
+            after = parse_network(data_of(before) | {"access": access})
+            assert service.reload(after) == []
+            await until(lambda: connected() == {"ann"})
+            for client in gone:
+                with pytest.raises(aiomqtt.MqttError):
+                    await anext(client.messages)
+                with suppress(aiomqtt.MqttError):
+                    await client.__aexit__(None, None, None)
+            async with as_user["dan"]:
+                assert connected() == {"ann", "dan"}
+
+
+@on_loop
+async def test_limits_are_reloaded_and_the_rest_is_named(tmp_path: Path) -> None:
+    before = network()
+    async with (
+        running(before, "B1") as (service,),
+        Client(str(service.listening["mqtt"])) as client,
+    ):
+        changed = {
+            "limits": {"maximum_subscriptions": 1},
+            "seed": 7,
+            "storage": {"folder": str(tmp_path)},
+        }
+        after = parse_network(data_of(before) | changed)
+        assert service.reload(after) == ["seed", "storage"]
+        assert service.network.limits.maximum_subscriptions == 1
+        async with client.subscribe("a"):
+            with pytest.raises(ClientError):
+                async with client.subscribe("b"):
+                    pass
+        # What was told a client holds as long as it is connected; nothing has gone.
+        assert service.reload(before) == []
+        async with client.subscribe("a"), client.subscribe("b"):
+            pass
+
+
+@on_loop
+async def test_what_cannot_be_used_changes_nothing(tmp_path: Path) -> None:
+    users = tmp_path / "users"
+    before = network(**with_users(users, "ann"))
+    async with running(before, "B1") as (service,):
+        users.write_text("nonsense", encoding="utf-8")
+        after = parse_network(data_of(before) | {"limits": {"maximum_subscriptions": 1}})
+        with pytest.raises(AccessError, match="line 1"):
+            service.reload(after)
+        assert service.door.clients.limits == before.limits
+        host, port = service.listening["mqtt"]
+        async with aiomqtt.Client(host, port, username="ann", password="ann's"):
+            pass
+
+
+@on_loop
+async def test_certificates_are_reloaded(tmp_path: Path) -> None:
+    def issue(name: str) -> trustme.CA:
+        authority = trustme.CA()
+        issued = authority.issue_cert(name, "127.0.0.1")
+        issued.cert_chain_pems[0].write_to_path(tmp_path / "broker.pem")
+        issued.private_key_pem.write_to_path(tmp_path / "broker.key")
+        return authority
+
+    async def is_trusted(authority: trustme.CA, service: BrokerService) -> bool:
+        context = ssl.create_default_context()
+        authority.configure_trust(context)
+        host, port = service.listening["mqtts"]
+        try:
+            async with aiomqtt.Client(host, port, tls_context=context):
+                return True
+        except aiomqtt.MqttError:
+            return False
+
+    first = issue("first")
+    tls = {"certificate": str(tmp_path / "broker.pem"), "key": str(tmp_path / "broker.key")}
+    data = data_of(network()) | {"client_tls": tls}
+    data["brokers"][0]["mqtts"] = "127.0.0.1:0"
+    async with running(parse_network(data), "B1") as (service,):
+        assert await is_trusted(first, service)
+        (tmp_path / "broker.key").write_bytes(b"no key")
+        with pytest.raises(TlsError):
+            service.reload(service.network)
+        assert await is_trusted(first, service)
+        second = issue("second")
+        assert service.reload(service.network) == []
+        assert await is_trusted(second, service)
+        assert not await is_trusted(first, service)
+
+
+def test_sighup_reloads_a_process(tmp_path: Path) -> None:
+    processes = Processes(tmp_path, 1)
+    try:
+        processes.start("B1")
+        text = processes.path.read_text(encoding="utf-8")
+
+        def hang_up(text: str, event: str) -> str:
+            processes.path.write_text(text, encoding="utf-8")
+            processes.running["B1"].send_signal(signal.SIGHUP)
+            deadline_s = time.monotonic() + PATIENCE_S
+            while event not in processes.log("B1"):
+                assert time.monotonic() < deadline_s
+                time.sleep(0.02)
+            return processes.log("B1")
+
+        log = hang_up(text.replace("[access]", "[accesses]"), "not reloaded")
+        assert "unknown key" in log
+        assert '"takes_a_restart": ["seed"]' in hang_up(
+            text.replace("seed = 0", "seed = 7"), '"reloaded"'
+        )
+        processes.kill("B1", how=signal.SIGTERM)
+        assert '"stopped"' in processes.log("B1")
+    finally:
+        processes.kill(*processes.running)
