@@ -19,9 +19,10 @@ What docs/guarantees.md says may be lost is excused, and nothing else: see `Excu
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from tests.chaos.excuses import Excuses, Key, Published
 from tests.chaos.history import (
     Asked,
     Died,
@@ -32,14 +33,9 @@ from tests.chaos.history import (
     GivenUp,
     Got,
     Granted,
-    Killed,
-    Left,
     Logged,
     Measured,
-    Paused,
-    Ready,
     Refused,
-    Resumed,
     Sent,
     Silent,
     Taken,
@@ -50,18 +46,10 @@ from tests.chaos.schedule import Plan, SubscriberPlan
 BUSY_SHARE = 0.4
 # Runs are seconds long, and their messages small.
 GROWN_MB = 200.0
-# A session that has moved waits 5 s for a broker behind it, which links to others, and then has a
-# word for it each second.
-WAITED_S = 3.5
-# Before a client goes, and after.
-BEING_SENT_S = 3.0
-UNNOTICED_S = 0.5
 # Ranges of numbers that a violation names.
 LONGEST_LIST = 12
 # What a broker logs because its disk was made full.
 _OF_FULL_DISKS = ("the journal cannot be written", "No space left on device")
-
-Key = tuple[str, int]
 
 
 class Violation(NamedTuple):
@@ -71,13 +59,6 @@ class Violation(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.who} {self.what}"
-
-
-class _Published(NamedTuple):
-    """A publication: when it was sent first, and when it was taken, if it was."""
-
-    sent: Sent
-    taken_s: float | None
 
 
 class _Session(NamedTuple):
@@ -133,7 +114,7 @@ def missing(plan: Plan, history: Sequence[Event]) -> list[Violation]:
 
 
 def _owed(
-    published: Mapping[Key, _Published], session: _Session, subscriber: SubscriberPlan
+    published: Mapping[Key, Published], session: _Session, subscriber: SubscriberPlan
 ) -> Iterable[Key]:
     for key, (sent, taken_s) in published.items():
         if (
@@ -167,147 +148,6 @@ def _judged_sessions(plan: Plan, history: Sequence[Event]) -> dict[str, _Session
         for each in plan.subscribers
         if each.lasts and each.name in granted
     }
-
-
-class _Place(NamedTuple):
-    """Where a client connected, or tried to."""
-
-    at_s: float
-    broker: str
-    is_certain: bool
-
-
-class Excuses:
-    """What docs/guarantees.md says may happen, so far as these plans do it.
-
-    - QoS 2 "is exactly once through kills, too, except for a publisher that advertises and whose
-      own broker is killed".
-    - With "stored" a publisher "that advertises and goes on at the far side of the broker that is
-      away may lose what was kept, if the broker that kept it was restarted, too".
-    - "What was handed to a broker" for a group: "only if that broker and the publisher's die
-      together, when the member has it already, can two have it".
-    - "For 5 s a session that has moved waits for a broker that died behind it, or stands still;
-      what that one still has comes when it is back, out of order"; so does what a publisher had
-      published there at QoS 2.
-    - A member of a group whose session ends with its connection takes with it what it was being
-      sent (MQTT 5, 4.8.2); for half a second the others do not know that it has gone.
-    """
-
-    def __init__(self, plan: Plan, history: Sequence[Event]) -> None:
-        self._plan = plan
-        self._advertisers = {each.name for each in plan.publishers if each.advertises}
-        self._down = _downs(history)
-        self._away = _aways(history)
-        # Where each client's session is from when on, or may be: it asked for it there.
-        self._places: dict[str, list[_Place]] = defaultdict(list)
-        self._done: dict[Key, float] = {}
-        self._ends: dict[str, list[float]] = defaultdict(list)
-        for event in history:
-            match event:
-                case Asked(client=client, broker=broker) | Entered(client=client, broker=broker):
-                    place = _Place(event.at_s, broker, isinstance(event, Entered))
-                    self._places[client].append(place)
-                case Done(client=client, number=number):
-                    self._done[client, number] = event.at_s
-                case Left(client=client):
-                    self._ends[client].append(event.at_s)
-
-    def loss(self, published: _Published, subscriber: SubscriberPlan) -> bool:
-        sent, taken_s = published
-        if taken_s is None:
-            return False
-        if not subscriber.lasts:
-            return any(
-                sent.at_s < end_s + UNNOTICED_S and taken_s > end_s - BEING_SENT_S
-                for end_s in self._ends[subscriber.name]
-            )
-        if self._plan.acknowledge == "settled" or sent.client not in self._advertisers:
-            return False
-        restarted = [
-            broker
-            for broker, downs in self._down.items()
-            if any(sent.at_s <= back_s for _, back_s in downs)
-        ]
-        return len(restarted) > 1
-
-    def double(self, sent: Sent) -> bool:
-        """Whether its publisher's own broker was killed before all was said about it."""
-        if sent.client not in self._advertisers:
-            return False
-        done_s = self._done.get((sent.client, sent.number), float("inf"))
-        return self._was_down(sent.client, sent.at_s, done_s)
-
-    def shared_double(self, sent: Sent, brokers: Collection[str]) -> bool:
-        """Whether its publisher's broker and one of these were down before all was said."""
-        to_s = self._done.get((sent.client, sent.number), float("inf"))
-        return self._was_down(sent.client, sent.at_s, to_s) and any(
-            killed_s <= to_s and sent.at_s <= back_s
-            for broker in brokers
-            for killed_s, back_s in self._down.get(broker, ())
-        )
-
-    def disorder(self, got: Got, sent: Sent) -> bool:
-        """Whether it may come from a broker that one of its clients left, and that was away."""
-        left = {place.broker for place in self._places[got.client] if place.at_s <= got.at_s}
-        left.discard(got.broker)
-        if sent.qos == 2:
-            places = [each.broker for each in self._places[sent.client] if each.at_s <= got.at_s]
-            left |= set(places) - set(places[-1:])
-        return any(
-            away_s + WAITED_S <= back_s and away_s <= got.at_s and sent.at_s <= back_s
-            for broker in left
-            for away_s, back_s in self._away.get(broker, ())
-        )
-
-    def _was_down(self, client: str, from_s: float, to_s: float) -> bool:
-        """Whether a broker was down, at any time between these, at which the client was."""
-        brokers: set[str] = set()
-        for place in reversed(self._places[client]):
-            if place.at_s <= to_s:
-                brokers.add(place.broker)
-            if place.at_s <= from_s and place.is_certain:
-                break
-        return any(
-            killed_s <= to_s and from_s <= back_s
-            for broker in brokers
-            for killed_s, back_s in self._down.get(broker, ())
-        )
-
-
-def _downs(history: Sequence[Event]) -> dict[str, list[tuple[float, float]]]:
-    """When each broker was down: from its end until it was ready again."""
-    found: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    since: dict[str, float] = {}
-    for event in history:
-        match event:
-            case Killed(broker=broker) | Died(broker=broker):
-                since.setdefault(broker, event.at_s)
-            case Ready(broker=broker) if broker in since:
-                found[broker].append((since.pop(broker), event.at_s))
-    for broker, at_s in since.items():
-        found[broker].append((at_s, float("inf")))
-    return found
-
-
-def _aways(history: Sequence[Event]) -> dict[str, list[tuple[float, float]]]:
-    """As `_downs`, and when it stood still, whether it was killed meanwhile or not."""
-    found = defaultdict(list, _downs(history))
-    since: dict[str, float] = {}
-    killed: set[str] = set()
-    for event in history:
-        match event:
-            case Paused(broker=broker):
-                since[broker] = event.at_s
-            case Killed(broker=broker) | Died(broker=broker) if broker in since:
-                killed.add(broker)
-            case Resumed(broker=broker) if broker in since and broker not in killed:
-                found[broker].append((since.pop(broker), event.at_s))
-            case Ready(broker=broker) if broker in killed:
-                killed.discard(broker)
-                found[broker].append((since.pop(broker), event.at_s))
-    for broker, at_s in since.items():
-        found[broker].append((at_s, float("inf")))
-    return found
 
 
 # --- doubles, order, phantoms ----------------------------------------------------------------
@@ -500,7 +340,7 @@ def _at_rest(history: Sequence[Event]) -> list[Violation]:
 # --- parts -----------------------------------------------------------------------------------
 
 
-def _publications(history: Sequence[Event]) -> dict[Key, _Published]:
+def _publications(history: Sequence[Event]) -> dict[Key, Published]:
     sent: dict[Key, Sent] = {}
     taken: dict[Key, float] = {}
     for event in history:
@@ -509,7 +349,7 @@ def _publications(history: Sequence[Event]) -> dict[Key, _Published]:
                 sent.setdefault((client, number), event)
             case Taken(client=client, number=number):
                 taken.setdefault((client, number), event.at_s)
-    return {key: _Published(event, taken.get(key)) for key, event in sent.items()}
+    return {key: Published(event, taken.get(key)) for key, event in sent.items()}
 
 
 def _got(history: Sequence[Event]) -> dict[str, set[Key]]:
@@ -528,7 +368,7 @@ def _groups(plan: Plan) -> dict[str, list[SubscriberPlan]]:
     return found
 
 
-def _told(published: Mapping[Key, _Published], keys: Sequence[Key]) -> str:
+def _told(published: Mapping[Key, Published], keys: Sequence[Key]) -> str:
     """Which publications, when they were sent and taken."""
     sent_s = [published[key].sent.at_s for key in keys]
     taken_s = [at_s for key in keys if (at_s := published[key].taken_s) is not None]

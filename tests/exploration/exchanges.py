@@ -12,10 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 from shoal.broker.effects import (
-    Effect,
     EndLink,
     Hold,
     LinkChanged,
@@ -26,7 +25,6 @@ from shoal.broker.effects import (
     Requested,
     Started,
 )
-from shoal.broker.machine import Broker
 from shoal.broker.messages import Advertise, Message, Publish, Subscribe
 from shoal.broker.records import RefusalRecord
 from shoal.broker.strategy import StrategyFactory
@@ -35,50 +33,13 @@ from shoal.overlays.self_organising.quiet_ring.states import State as RingState
 from shoal.overlays.self_organising.quiet_ring.steps import TIMER
 from shoal.overlays.tree.oracle import check_tables, expected_tables
 from tests.broker.transcript import advertisement, publication, subscription
-from tests.exploration.network import DEAD, Doing, Draft, Ends, Network, State
+from tests.exploration.exchange_steps import LAST, Fault, Left, beginning, being_late
+from tests.exploration.network import DEAD, Draft, Ends, Network, State
 from tests.exploration.search import Explored, explore
 from tests.forced_exchanges import Forced
 from tests.seeds.trees import path
 
-Fault = tuple[str, ...]
 Requests = tuple[tuple[str, Message], ...]
-
-# What is published at the end, when all is quiet.
-LAST = 99
-
-
-class Left(NamedTuple):
-    """What the script still has, and what the world around the brokers knows.
-
-    asked     how many requests of clients have been made
-    begins    how many exchanges are still to begin
-    fault     that has not happened
-    broken    the fault that has, until it is mended
-    old       for each way, how much of it was said before the fault
-    holding   for each broker the neighbours from whom it takes messages; None: from all
-    up        the links that are there, or about to be
-    lasting   the links that are brought up again
-    ending    those that end when nothing is in them
-
-    Of a publisher that moves:
-
-    publications  that it has not published
-    moves         paths along which it has not been told to go
-    handed        what it has handed to a broker
-    """
-
-    asked: int = 0
-    begins: int = 1
-    fault: Fault = ()
-    broken: Fault = ()
-    old: tuple[int, ...] = ()
-    holding: tuple[tuple[str, ...] | None, ...] = ()
-    up: frozenset[frozenset[str]] = frozenset()
-    lasting: frozenset[frozenset[str]] = frozenset()
-    ending: frozenset[frozenset[str]] = frozenset()
-    publications: tuple[int, ...] = ()
-    moves: tuple[tuple[str, ...], ...] = ()
-    handed: tuple[int, ...] = ()
 
 
 class LinkExchanges(Network):
@@ -266,7 +227,7 @@ class LinkExchanges(Network):
             if state.lives[last] != DEAD:
                 draft = Draft(state)
                 draft.left = left._replace(begins=left.begins - 1)
-                self.take(draft, last, self.lives.input(_beginning(exchange)))
+                self.take(draft, last, self.lives.input(beginning(exchange)))
                 yield (exchange.cycle[-1], "begins"), draft.state()
         if left.fault and left.begins < len(self.exchanges):
             yield from self._faults(state, left.fault)
@@ -284,7 +245,7 @@ class LinkExchanges(Network):
                     return
                 del draft.timers[name, TIMER]
                 draft.left = left._replace(fault=())
-                self.take(draft, self.index[name], self.lives.input(_being_late()))
+                self.take(draft, self.index[name], self.lives.input(being_late()))
             case "link", one, other:
                 draft.left = left._replace(fault=(), broken=fault)
                 self._sever(draft, one, other)
@@ -449,23 +410,3 @@ def _is_tree(names: tuple[str, ...], links: list[Ends]) -> bool:
             reached |= {*ends}
             left.remove(ends)
     return len(links) == len(names) - 1 and reached == {*names}
-
-
-def _beginning(exchange: LinkExchange) -> Doing:
-    def do(broker: Broker, now_us: int) -> list[Effect]:
-        out: list[Effect] = []
-        strategy: Any = broker.strategy
-        strategy.overlay.begin(exchange, now_us, out)
-        return out
-
-    return Doing(("begins", exchange.cycle, exchange.remove), do)
-
-
-def _being_late() -> Doing:
-    def do(broker: Broker, now_us: int) -> list[Effect]:
-        out: list[Effect] = []
-        strategy: Any = broker.strategy
-        strategy.timer(TIMER, now_us, out)
-        return out
-
-    return Doing(("late",), do)

@@ -16,7 +16,8 @@ from shoal.broker.messages import Advertise, Publish
 from shoal.broker.strategy import StrategyFactory
 from shoal.clients.publisher import Publisher
 from tests.broker.transcript import publication
-from tests.exploration.exchanges import LAST, Fault, Left, LinkExchanges
+from tests.exploration.exchange_steps import LAST, Fault, Left
+from tests.exploration.exchanges import LinkExchanges
 from tests.exploration.moves import Facts, PublisherPart
 from tests.exploration.network import Doing, Draft, State, Timer
 from tests.forced_exchanges import ForcedWithMoves

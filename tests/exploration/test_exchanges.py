@@ -9,7 +9,8 @@ from shoal.overlays.self_organising.links.overlay import Overlay
 from shoal.overlays.self_organising.quiet_ring import steps
 from shoal.overlays.self_organising.quiet_ring.quiet_ring import QuietRing
 from tests.broker.transcript import publication, subscription
-from tests.exploration.exchanges import Fault, LinkExchanges
+from tests.exploration.exchange_steps import Fault
+from tests.exploration.exchanges import LinkExchanges
 
 PUBLISHES = ("B1", Publish((publication(1, "C"),)))
 LINKS: list[Fault] = [("link", "B1", "B2"), ("link", "B2", "B3"), ("link", "B1", "B3")]

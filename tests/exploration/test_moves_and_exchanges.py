@@ -6,7 +6,7 @@ import pytest
 
 from shoal.overlays.self_organising.moves.moving_publishers import MovingPublishers
 from shoal.overlays.self_organising.moves.reserved_paths import ReservedPaths
-from tests.exploration.exchanges import Fault
+from tests.exploration.exchange_steps import Fault
 from tests.exploration.moves_and_exchanges import MovesAndExchanges
 
 FAR, NEAR, BACK = ("B1", "B2", "B3"), ("B1", "B2"), ("B3", "B2", "B1")

@@ -13,7 +13,7 @@ from shoal.mqtt.codec.packets import Connect
 from shoal.mqtt.codec.properties import NO_PROPERTIES
 from shoal.mqtt.federation.roaming.roaming import Roaming
 from tests.mqtt.house import Client
-from tests.seeds.random_sessions import KEPT, Network
+from tests.seeds.session_network import KEPT, Network
 
 CLIENTS = ("c0", "c1", "c2")
 

@@ -6,7 +6,8 @@ from random import Random
 
 import pytest
 
-from tests.seeds.random_sessions import Network, Subscriber
+from tests.seeds.random_sessions import Subscriber
+from tests.seeds.session_network import Network
 
 
 @pytest.fixture
