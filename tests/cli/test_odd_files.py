@@ -185,6 +185,15 @@ def test_a_folder_of_the_name_of_lines_is_named(
     assert f"{name}: cannot be read (Is a directory)" in complaint(OWN, name, capsys)
 
 
+@pytest.mark.parametrize("name", ["odd.jsonl", "odd.json", "odd.ndjson"])
+def test_lines_of_json_are_no_table_to_ingest(
+    place: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    (place / name).write_text('{"at": "2026-01-01 00:00", "station": "Brest", "wind": 12.5}\n')
+    said = complaint(INGEST, name, capsys)
+    assert f"{name}: ingest reads no JSON; make CSV of it (docs/own-data.md)" in said
+
+
 @pytest.mark.parametrize("command", list(SOURCES))
 @pytest.mark.parametrize("how", ["byte order mark", "CRLF", "no last line end"])
 def test_what_is_only_unusual_is_read(

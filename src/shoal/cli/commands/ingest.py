@@ -90,6 +90,9 @@ def ingest(
         print("shoal: warning: there are no publications", file=sys.stderr)
 
 
+_JSON = (".json", ".jsonl", ".ndjson")
+
+
 def _check_tables(given: Sequence[Path]) -> None:
     """UserError for what is no table that is read more than once, and in parts."""
     from shoal.frames.parquet_files import part_files
@@ -100,6 +103,8 @@ def _check_tables(given: Sequence[Path]) -> None:
                 raise UserError(f"{path} has no Parquet file; name CSV files")
         elif not path.is_file():
             raise UserError(f"{path}: is no file on disk; ingest reads its input more than once")
+        elif path.suffix in _JSON:
+            raise UserError(f"{path}: ingest reads no JSON; make CSV of it (docs/own-data.md)")
 
 
 def _small(mapping: Path, files: Sequence[Path], out: Path, *, overwrite: bool) -> IngestCounts:
