@@ -22,10 +22,14 @@ class MembersMessage(Message, frozen=True):
 
 
 class Introduction(MembersMessage, frozen=True):
-    """When a link has come up: when the sender started, and the latest view it has heard of."""
+    """When a link has come up: when the sender started, and the latest view it has heard of.
+
+    `knows` is when the receiver started, as the sender knows it so far: maybe an earlier life.
+    """
 
     life: int
     view: View | None
+    knows: int | None = None
 
 
 class ViewSaid(MembersMessage, frozen=True):

@@ -82,8 +82,8 @@ class Membership:
         self.is_leaving = self.has_left = self._has_asked = False
         # Who stood where before this broker had members change places, if it did.
         self.before: tuple[BrokerId, ...] = ()
-        # The first view that this life of the broker had to ask for.
-        self._came_at: Age | None = None
+        # Whether an earlier life of this broker may have been in a view.
+        self.may_have_been = False
         first = parameters.brokers or tuple(sorted({self.broker, *context.neighbours}))
         self.view: View | None = View(0, "", first) if self.broker in first else None
         self.latest = self.view
@@ -101,11 +101,6 @@ class Membership:
         opened = self.links.opened
         return [] if self.view is not None else [each for each in opened if each not in self.met]
 
-    @property
-    def has_just_come(self) -> bool:
-        """Whether the view is the first one in which this life of the broker is."""
-        return self.view is not None and self.view.age == self._came_at
-
     # --- inputs -------------------------------------------------------------------------------
 
     def start(self, now_us: int, out: list[Effect]) -> None:
@@ -114,7 +109,7 @@ class Membership:
             self._wait(now_us, out)
         for neighbour in self.links.linked:
             out.append(LinkReady(neighbour))
-            out.append(Send(neighbour, Introduction(self.life, self.latest)))
+            self._introduce(neighbour, out)
         self._open_links(out)
 
     def timer(self, name: str, now_us: int, out: list[Effect]) -> None:
@@ -139,7 +134,7 @@ class Membership:
         had_been_up = neighbour in self.links.linked
         is_lost = self.links.changed(neighbour, state, now_us, out)
         if state is LinkState.UP:
-            out.append(Send(neighbour, Introduction(self.life, self.latest)))
+            self._introduce(neighbour, out)
         elif state is LinkState.ENDED or not had_been_up:
             self._joiners.pop(neighbour, None)
         if is_lost:
@@ -150,7 +145,8 @@ class Membership:
         self, neighbour: BrokerId, message: MembersMessage, now_us: int, out: list[Effect]
     ) -> None:
         match message:
-            case Introduction(life, view):
+            case Introduction(life, view, knows):
+                self.may_have_been |= knows not in (None, self.life)
                 self._greeted(neighbour, life, out)
                 self._hear(view, neighbour, now_us, out)
             case ViewSaid(view):
@@ -175,6 +171,10 @@ class Membership:
         self._look(now_us, out)
 
     # --- who is there -------------------------------------------------------------------------
+
+    def _introduce(self, neighbour: BrokerId, out: list[Effect]) -> None:
+        knows = self._lives.get(neighbour)
+        out.append(Send(neighbour, Introduction(self.life, self.latest, knows)))
 
     def _greeted(self, neighbour: BrokerId, life: int, out: list[Effect]) -> None:
         self.met[neighbour] = life
@@ -373,8 +373,8 @@ class Membership:
 
     def _begin(self, view: View, now_us: int, out: list[Effect]) -> None:
         """This broker is in a new view."""
-        if self.view is None or self._has_asked:
-            self._came_at, self._has_asked = view.age, False
+        self.may_have_been |= self.view is None or self._has_asked
+        self._has_asked = False
         self.view = view
         self.places = self._place(view)
         self.links.broken.clear()

@@ -45,6 +45,8 @@ class Arrivals:
         self._is_by_topic = is_by_topic
         self._home = home
         self._last: dict[Stream, int] = {}
+        # Of each, the first that was sent for the first time.
+        self._first: dict[Stream, int] = {}
         self._parked: dict[tuple[BrokerId, int, ClientId], Parked] = {}
 
     @property
@@ -59,17 +61,29 @@ class Arrivals:
         self.say_arrived(carrier, out)
 
     def _take(self, carrier: Arriving, routed: RoutedPublication, out: list[Effect]) -> None:
-        # What nobody waits for is sent at most once: it may have been here in an earlier life.
-        may_be_repeated = carrier.again and self._membership.has_just_come
         key = key_of(routed.publication.attributes, self._topic) if self._is_by_topic else None
         stream = (carrier.entry, carrier.life, routed.message_id.publisher, key)
         number = routed.message_id.number
         last = self._last.pop(stream, -1)
         self._last[stream] = max(last, number)
-        if number > last and (routed.publication.assured or not may_be_repeated):
+        if not carrier.again:
+            self._first.setdefault(stream, number)
+        if number > last and not self._was_here(carrier, routed, stream):
             self._home.deliver(routed, carrier.hops, out)
         if len(self._last) > MAX_REMEMBERED:
-            del self._last[next(iter(self._last))]
+            oldest = next(iter(self._last))
+            del self._last[oldest]
+            self._first.pop(oldest, None)
+
+    def _was_here(self, carrier: Arriving, routed: RoutedPublication, stream: Stream) -> bool:
+        """Whether an earlier life may have delivered what nobody waits for: at most once, it is.
+
+        What is behind something that was first sent in this life, was first sent in it, too.
+        """
+        if routed.publication.assured or not carrier.again or not self._membership.may_have_been:
+            return False
+        first = self._first.get(stream)
+        return first is None or routed.message_id.number < first
 
     # --- in turn ------------------------------------------------------------------------------
 
@@ -124,4 +138,7 @@ class Arrivals:
                 stream: number
                 for stream, number in self._last.items()
                 if lives.get(stream[0], stream[1]) == stream[1]
+            }
+            self._first = {
+                stream: number for stream, number in self._first.items() if stream in self._last
             }
