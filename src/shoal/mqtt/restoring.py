@@ -168,7 +168,7 @@ def restore(clients: BrokerClients, remembered: Remembered, now_us: int) -> list
             where = Home(home.broker, home.at_us, home.user, home.had_us)
             federation.roaming.restore_home(home.client_id, where)
     journal = Journal(remembered.last_serial, remembered.last_message)
-    journal.heard.update(remembered.heard)
+    journal.restore_heard(remembered.heard)
     journal.neighbours.update(remembered.neighbours)
     clients.begin_journal(journal)
     if federation is not None:

@@ -10,7 +10,11 @@ import pytest
 
 from shoal.mqtt.codec.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel
 from shoal.mqtt.codec.properties import NO_PROPERTIES, Properties
-from shoal.mqtt.memory.journal_records import MessagePut, read_records
+from shoal.mqtt.memory import journal as journal_module
+from shoal.mqtt.memory.journal import Journal
+from shoal.mqtt.memory.journal_records import MessagePut, SessionEnd, SessionPut, read_records
+from shoal.mqtt.messages import Message
+from shoal.mqtt.sessions.had import MOST_STREAMS, Had, of_doors
 from tests.examples import examples
 from tests.mqtt.house import Client, will
 from tests.mqtt.remembering import RememberingHouse, all_that_lasts, remembered
@@ -199,3 +203,54 @@ def test_what_is_known_of_nobody_is_left_out() -> None:
     client.take_publications()
     found = remembered(house.batches[before:])
     assert not found.sessions
+
+
+def lacking() -> tuple[RememberingHouse, Journal]:
+    """With a session that lacks ten of a stream, all written."""
+    house = RememberingHouse([])
+    house.connect("a", properties=Properties(session_expiry_interval_s=600)).subscribe("t", 1)
+    house.clients.sessions["a"].had = Had({}, {"p": ((0, 10),)})
+    house.write()
+    assert house.clients.journal is not None
+    return house, house.clients.journal
+
+
+def make_up(house: RememberingHouse, number: int) -> None:
+    message = Message("t", b"", qos=1, publisher="p", published_us=house.now_us)
+    house.clients._fan_out.make_up(message, "p", number, house.now_us)
+
+
+def test_what_a_session_lacks_is_written_once_for_all_that_comes_at_once() -> None:
+    house, journal = lacking()
+    for number in range(1, 6):
+        make_up(house, number)
+    puts = [each for each in read_records(journal.take()) if isinstance(each, SessionPut)]
+    assert [each.gaps for each in puts] == [{"p": ((5, 10),)}]
+    assert journal.take() == b""
+
+
+def test_what_a_session_lacked_is_not_written_when_it_has_ended() -> None:
+    house, journal = lacking()
+    make_up(house, 1)
+    journal.ended(house.clients.sessions["a"])
+    kinds = [type(each) for each in read_records(journal.take())]
+    assert SessionEnd in kinds
+    assert SessionPut not in kinds
+
+
+def test_what_was_heard_of_doors_is_at_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Streams are heard of, forgotten, and read from a disk."""
+    monkeypatch.setattr(journal_module, "MAX_STREAMS", 2 * MOST_STREAMS)
+    chance, journal, seen = Random(0), Journal(), set()
+    for number in range(20 * MOST_STREAMS):
+        name = chance.choice(("", "$mqtt/")) + f"B{chance.randrange(3 * MOST_STREAMS)}"
+        journal.hear(name + chance.choice(("", "", "\0=a")), number)
+        if number % 100 == 99:
+            again = Journal()
+            again.restore_heard(journal.heard)
+            is_all = len(journal.heard) <= MOST_STREAMS
+            seen.add(is_all)
+            told = journal.heard if is_all else of_doors(journal.heard)
+            for short in (journal.heard_in_short, again.heard_in_short):
+                assert (short.last, short.is_all) == (told, is_all)
+    assert seen == {True, False}

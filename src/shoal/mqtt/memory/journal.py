@@ -49,6 +49,7 @@ from shoal.mqtt.memory.journal_records import (
 )
 from shoal.mqtt.messages import Message
 from shoal.mqtt.sessions.delivering.outgoing import Outgoing
+from shoal.mqtt.sessions.had import Heard, Last, in_short, is_of_door, of_doors
 from shoal.mqtt.sessions.retained import RetainedStore
 from shoal.mqtt.sessions.rows import row_of
 from shoal.mqtt.sessions.session import ClientSubscription, Session
@@ -69,7 +70,11 @@ class Journal:
         # The last publication of each stream that was delivered here (see `Repeats`); written with
         # what came of it, if anything did.
         self.heard: dict[str, int] = {}
+        # Of these the doors', which each session that comes or goes needs: all are many.
+        self._heard_of_doors: dict[str, int] = {}
         self._to_hear: dict[str, None] = {}
+        # Whose gaps have become smaller since the last `take`.
+        self._filled: dict[str, Session] = {}
         # The brokers that this one was ever linked to.
         self.neighbours: dict[BrokerId, None] = {}
         self._records: list[Record] = []
@@ -80,6 +85,10 @@ class Journal:
 
     def take(self) -> bytes:
         """What was gathered, to be written as a whole or not at all; empty if there is nothing."""
+        for session in self._filled.values():
+            if session.journal is self:
+                self._put_session(session)
+        self._filled.clear()
         if not self._records:
             return b""
         records, self._records = self._records, []
@@ -114,6 +123,10 @@ class Journal:
     def moved(self, session: Session) -> None:
         """The session goes, stays after all, or is all here."""
         self._put_session(session)
+
+    def filled(self, session: Session) -> None:
+        """The session has got what it lacked; of many, one record is enough."""
+        self._filled[session.client_id] = session
 
     def came(self, session: Session, keys: Iterable[tuple[str, int]]) -> None:
         """The session has got these, and they may come again."""
@@ -178,10 +191,23 @@ class Journal:
         if sequence > heard.get(stream, -1):
             heard[stream] = sequence
             self._to_hear[stream] = None
+            if is_of_door(stream):
+                self._heard_of_doors[stream] = sequence
             if len(heard) > MAX_STREAMS:
                 oldest = next(iter(heard))
                 del heard[oldest]
+                self._heard_of_doors.pop(oldest, None)
                 self._to_hear.pop(oldest, None)
+
+    def restore_heard(self, last: Last) -> None:
+        """What had been heard before the broker started, as it is on disk."""
+        self.heard.update(last)
+        self._heard_of_doors.update(of_doors(last))
+
+    @property
+    def heard_in_short(self) -> Heard:
+        """What a session that comes or goes is told of what was heard."""
+        return in_short(self.heard, self._heard_of_doors)
 
     def released(self, session: Session, packet_id: int) -> None:
         self._records.append(ReceivedEnd(session.client_id, packet_id))

@@ -75,7 +75,7 @@ class FanOut:
                 self._statistics.deliveries += 1
                 _deliver_once(message, session, subscriptions, now_us)
                 if session.journal is not None:
-                    session.journal.moved(session)
+                    session.journal.filled(session)
 
     def hand(self, message: Message, subscription: ClientSubscription, now_us: int) -> None:
         """Deliver to this one."""

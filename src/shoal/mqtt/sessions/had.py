@@ -106,14 +106,15 @@ class Lacking:
 
 def of_doors(heard: Last) -> dict[str, int]:
     """Of the streams that a broker has heard those of doors that publish as one."""
-    return {
-        stream: last
-        for stream, last in heard.items()
-        if stream.startswith(RESERVED_CLIENT_IDS) and "\0" not in stream
-    }
+    return {stream: last for stream, last in heard.items() if is_of_door(stream)}
 
 
-def in_short(heard: Last) -> Heard:
-    """All that a broker has heard, or if that is too much what doors have published."""
+def is_of_door(stream: str) -> bool:
+    """Whether a door publishes it as one, in one order."""
+    return stream.startswith(RESERVED_CLIENT_IDS) and "\0" not in stream
+
+
+def in_short(heard: Last, doors: Last) -> Heard:
+    """All that a broker has heard, or if that is too much what `doors` have published."""
     is_all = len(heard) <= MOST_STREAMS
-    return Heard(dict(heard) if is_all else of_doors(heard), is_all)
+    return Heard(dict(heard if is_all else doors), is_all)

@@ -29,7 +29,7 @@ from shoal.mqtt.federation.roaming.moves import Latecomers, Loop, Move, SendItem
 from shoal.mqtt.limits import MICROSECONDS
 from shoal.mqtt.memory.journal import Journal
 from shoal.mqtt.sessions.delivering.outgoing import Outgoing
-from shoal.mqtt.sessions.had import Had, Heard, in_short
+from shoal.mqtt.sessions.had import Had, Heard
 from shoal.mqtt.sessions.session import Farewell, Session
 from shoal.mqtt.sessions.sessions import Sessions
 from shoal.mqtt.sessions.subscriptions import Subscriptions
@@ -208,7 +208,7 @@ class Arriving:
 
     def _note_had(self, session: Session, state: SessionState) -> None:
         """What it had elsewhere; of what came here before it, it lacks what it had not."""
-        here = in_short(self.journal.heard).last if self.journal is not None else {}
+        here = self.journal.heard_in_short.last if self.journal is not None else {}
         had = Had.arrived(state.had, state.gaps, Heard(state.heard, state.all_heard), here)
         if had.last or had.gaps:
             session.had = had

@@ -44,7 +44,7 @@ from shoal.mqtt.federation.roaming.moves import Move
 from shoal.mqtt.limits import MICROSECONDS
 from shoal.mqtt.memory.journal import Journal
 from shoal.mqtt.sessions.delivering.outgoing import Outgoing
-from shoal.mqtt.sessions.had import Gaps, Last, in_short, of_doors
+from shoal.mqtt.sessions.had import Gaps, Last, of_doors
 from shoal.mqtt.sessions.session import Session
 from shoal.mqtt.sessions.sessions import Sessions
 from shoal.mqtt.sessions.subscriptions import Subscriptions
@@ -146,7 +146,7 @@ class Giving:
         last, gaps = (session.had.last, session.had.gaps) if session.had is not None else ({}, {})
         if self.journal is None:
             return last, gaps, {}, False
-        heard = in_short(self.journal.heard)
+        heard = self.journal.heard_in_short
         if session.arriving_us is None:
             here = of_doors(heard.last)
             last = last | {door: max(number, last.get(door, 0)) for door, number in here.items()}
