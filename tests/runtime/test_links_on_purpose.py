@@ -104,6 +104,24 @@ async def test_a_lasting_link_comes_back_after_either_end_and_both_have_started_
 
 
 @on_loop
+async def test_a_link_of_who_had_opened_it_for_now_and_died_is_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nobody connects again: who waited for it would never be ready."""
+    monkeypatch.setattr(peer_links, "TICK_S", 0.05)
+    async with live((), limits=LinkLimits(give_up_us=100_000), brokers=("B1", "B2")) as network:
+        told = heard(network, "B1")
+        do(network, "B2", OpenLink("B1"))
+        await until(lambda: told == [("B2", LinkState.UP)])
+        await network.kill("B2")
+        await until(lambda: told[1:] == [("B2", LinkState.FAILED)])
+        await until(lambda: not network.links["B1"].status())
+        await network.start("B2")
+        do(network, "B2", OpenLink("B1"))
+        await until(lambda: told[2:] == [("B2", LinkState.UP)])
+
+
+@on_loop
 async def test_a_link_that_is_to_last_is_made_anew_by_who_knows_that() -> None:
     """B2 had opened it, and dies before it hears that the link lasts."""
     async with live((), brokers=("B1", "B2")) as network:

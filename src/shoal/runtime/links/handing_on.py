@@ -62,6 +62,12 @@ class Link:
             return False
         return self.is_lasting or self.is_dialled or self.session.state is not State.IDLE
 
+    def is_over(self, now_us: int) -> bool:
+        """Whether it is no more, and nobody will ask about it, or comes back for it."""
+        if self.connection is not None:
+            return False
+        return self.session.may_be_forgotten(now_us) if self.is_gone else not self.is_kept
+
     def came_up(self, hello: Hello) -> None:
         """The other end has said hello; the log says whether it is another process by now."""
         self.connections += 1

@@ -299,13 +299,15 @@ class PeerLinks:
 
     def _not_up(self, link: Link) -> None:
         """A link that was opened, and does not last, has ended or did not come up."""
-        neighbour = link.session.neighbour
-        if self._links.get(neighbour) is link:
-            # First gone, then told: who hears of it may open it again.
-            del self._links[neighbour]
-            if self._spools is not None:
-                self._spools.forget(neighbour)
-            self._node.bring(LinkChanged(neighbour, LinkState.FAILED))
+        if self._links.get(link.session.neighbour) is link:
+            self._forget(link)  # before it is told: who hears of it may open it again
+            self._node.bring(LinkChanged(link.session.neighbour, LinkState.FAILED))
+
+    def _forget(self, link: Link) -> None:
+        """There is no link any more."""
+        del self._links[link.session.neighbour]
+        if self._spools is not None:
+            self._spools.forget(link.session.neighbour)
 
     def _vanish(self, link: Link) -> None:
         """The other end says that the link has ended."""
@@ -325,7 +327,7 @@ class PeerLinks:
     def _tick(self) -> None:
         now_us = self._node.clock.now_us()
         missed_us = self._rounds.missed_us(now_us)
-        for name, link in list(self._links.items()):
+        for link in list(self._links.values()):
             link.session.excuse(missed_us)
             changes = link.session.tick(now_us)
             if changes and self._spools is not None:
@@ -334,8 +336,8 @@ class PeerLinks:
             self._to_flush[link] = None
             if link.session.is_silent(now_us) and link.connection is not None:
                 link.connection.abort("silent")
-            if link.connection is None and link.session.may_be_forgotten(now_us):
-                del self._links[name]
+            if link.is_over(now_us):
+                self._forget(link)
         if self._spools is not None:
             self._spools.stand_in()
         self._handing.see_to_room()
