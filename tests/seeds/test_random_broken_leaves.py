@@ -5,7 +5,6 @@ A few seeds here, 1,000 by `make soak`; SHOAL_SEEDS="7" or "0-999" replays chose
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterable
 from unittest.mock import patch
@@ -15,28 +14,21 @@ import pytest
 from shoal.broker.effects import Effect, Input, LinkChanged
 from shoal.broker.machine import Broker
 from tests.seeds.broken_leaves import LEAVES_US, BrokenLeave
+from tests.seeds.chosen import CHOSEN, chosen
 from tests.seeds.random_network import END_US, SECOND_US
 from tests.systems import TREES
 
 # 8: links were exchanged after the broker was asked to leave.
 QUICK = (*range(3), 8)
 SOAK = range(1_000)
-CHOSEN = os.environ.get("SHOAL_SEEDS", "")
 # Above anything that a broken leave may take; a publisher's rows are held for 30 s.
 UNTIL_US = END_US + 90 * SECOND_US
-
-
-def _seeds(default: Iterable[int]) -> Iterable[int]:
-    if not CHOSEN:
-        return default
-    first, _, last = CHOSEN.partition("-")
-    return range(int(first), int(last or first) + 1)
 
 
 def _run(seeds: Iterable[int], system: str, *, lossy: bool = False, patient: bool = False) -> int:
     """Run and judge; how many leaves were broken."""
     broken = 0
-    for seed in _seeds(seeds):
+    for seed in chosen(seeds):
 
         def network(seed: int = seed) -> BrokenLeave:
             return BrokenLeave(seed, system=system, lossy=lossy, patient=patient)

@@ -18,8 +18,8 @@ from shoal.broker.messages import Subscribe
 from shoal.clients.messages import Relocate
 from shoal.overlays.publisher_relocation.migration import TIMER
 from tests.overlays.publisher_relocation.one_publisher import assert_nothing_is_left
+from tests.seeds.chosen import chosen
 from tests.seeds.test_random_migrations import RandomMigrations
-from tests.seeds.test_random_networks import _seeds
 
 QUICK = range(60)
 SOAK = range(3_000)
@@ -141,7 +141,7 @@ class Breakage(Impatience):
 
 
 def _run(network: type[Impatience], seeds: Iterable[int]) -> None:
-    for seed in _seeds(seeds):
+    for seed in chosen(seeds):
         here = network(seed)
         problems = here.run()
         assert not problems, f"SHOAL_SEEDS={seed}: " + "\n".join(problems)

@@ -5,31 +5,23 @@ A few seeds here, 1,000 by `make soak`; SHOAL_SEEDS="7" or "0-999" replays chose
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 
 import pytest
 
+from tests.seeds.chosen import CHOSEN, chosen
 from tests.seeds.random_changes import ChangingNetwork
 from tests.systems import TREES
 
 QUICK = range(6)
 LOSSY = range(3)
 SOAK = range(1_000)
-CHOSEN = os.environ.get("SHOAL_SEEDS", "")
-
-
-def _seeds(default: Iterable[int]) -> Iterable[int]:
-    if not CHOSEN:
-        return default
-    first, _, last = CHOSEN.partition("-")
-    return range(int(first), int(last or first) + 1)
 
 
 def _run(seeds: Iterable[int], system: str, *, lossy: bool = False) -> int:
     """Run and judge; how many brokers left."""
     left = 0
-    for seed in _seeds(seeds):
+    for seed in chosen(seeds):
         network = ChangingNetwork(seed, system=system, lossy=lossy)
         problems = network.run()
         assert not problems, f"SHOAL_SEEDS={seed}: " + "\n".join(problems)

@@ -16,9 +16,9 @@ from shoal.overlays.bluedove.dispatching.outbox import Outbox
 from shoal.overlays.bluedove.parameters import Order
 from shoal.overlays.bluedove.records import DeathRecord, ServedRecord
 from shoal.overlays.bluedove.serving.handover import Handover
+from tests.seeds.chosen import CHOSEN, chosen
 from tests.seeds.random_cluster import RandomCluster, Trouble
 from tests.seeds.random_network import SECOND_US
-from tests.seeds.test_random_networks import CHOSEN, _seeds
 
 QUICK = range(4)
 SOAK = range(1_000)
@@ -27,7 +27,7 @@ SOAK = range(1_000)
 def run(seeds: Iterable[int], trouble: Trouble, *, lossy: bool = False) -> tuple[int, int, int]:
     """Run and judge: deliveries required, segments that changed hands, matchers missed."""
     required = served = dead = 0
-    for seed in _seeds(seeds):
+    for seed in chosen(seeds):
         cluster = RandomCluster(seed, trouble, lossy=lossy)
         problems = cluster.run()
         assert not problems, f"SHOAL_SEEDS={seed}: " + "\n".join(problems[:20])
@@ -83,7 +83,7 @@ def restarting_dispatcher(seed: int, *, both: bool = False) -> list[str]:
 
 @pytest.mark.parametrize("both", [False, True])
 def test_dispatchers_start_again(both: bool) -> None:
-    for seed in _seeds(range(2)):
+    for seed in chosen(range(2)):
         problems = restarting_dispatcher(seed, both=both)
         assert not problems, f"SHOAL_SEEDS={seed}: " + "\n".join(problems[:20])
 
@@ -91,7 +91,7 @@ def test_dispatchers_start_again(both: bool) -> None:
 @pytest.mark.soak
 @pytest.mark.parametrize("both", [False, True])
 def test_dispatchers_start_again_a_thousand_times(both: bool) -> None:
-    for seed in _seeds(SOAK):
+    for seed in chosen(SOAK):
         problems = restarting_dispatcher(seed, both=both)
         assert not problems, f"SHOAL_SEEDS={seed}: " + "\n".join(problems[:20])
 

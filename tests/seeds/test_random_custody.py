@@ -12,9 +12,9 @@ import pytest
 from shoal.overlays.dynatops.topics.arrivals import Arrivals
 from shoal.overlays.dynatops.topics.interests import Interests
 from shoal.overlays.dynatops.topics.outbox import Outbox
+from tests.seeds.chosen import chosen
 from tests.seeds.custody_networks import PLAYED
 from tests.seeds.random_custody import RandomCustody
-from tests.seeds.test_random_networks import _seeds
 
 # 300: a broker that entered a cluster started anew, and was told to forget what it was asked.
 # 7: what came back to carriers or was held at a gate was overtaken by what its host sent again.
@@ -37,7 +37,7 @@ SPREAD = (0, 2)
 
 
 def _play(system: str, seeds: Iterable[int], *, spreads: bool = False) -> None:
-    for seed in _seeds(seeds):
+    for seed in chosen(seeds):
         network = RandomCustody(seed, system, spreads=spreads)
         problems = network.run()
         told = "\n".join([*network.happened, *problems[:20]])

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 import pytest
 
 from shoal.overlays.self_organising.moves.reserved_paths import ReservedPaths
+from tests.seeds.chosen import CHOSEN, chosen
 from tests.seeds.random_exchanges import RandomExchanges
-from tests.seeds.test_random_networks import CHOSEN, _seeds
 
 QUICK = range(4)
 SOAK = range(1_000)
@@ -32,7 +32,7 @@ KINDS = pytest.mark.parametrize(
 def _exchange(seeds: Iterable[int], kind: dict[str, bool], interval_us: int) -> int:
     """Without faults, then with faults aimed at the exchanges; how many there were."""
     count = 0
-    for seed in _seeds(seeds):
+    for seed in chosen(seeds):
         network = RandomExchanges(seed, interval_us=interval_us, **kind)
         problems = network.run()
         assert not problems, f"SHOAL_SEEDS={seed}: " + "\n".join(problems)
@@ -59,7 +59,7 @@ def test_exchanges_under_load() -> None:
 
 
 def test_publishers_move_meanwhile() -> None:
-    moves = sum(_moves(seed, OFTEN_US) for seed in _seeds(QUICK))
+    moves = sum(_moves(seed, OFTEN_US) for seed in chosen(QUICK))
     assert CHOSEN or moves > 40
     _exchange((*range(100, 103), *FOUND), {"moves": True}, SELDOM_US)
 
@@ -86,7 +86,7 @@ def test_many_exchanges(kind: dict[str, bool], interval_us: int, moves: bool) ->
 
 
 def _at_any_time(seeds: Iterable[int], *, moves: bool = False) -> None:
-    for seed in _seeds(seeds):
+    for seed in chosen(seeds):
         network = RandomExchanges(seed, moves=moves, interval_us=SELDOM_US)
         network.break_anything(6)
         problems = network.run()

@@ -16,8 +16,8 @@ import pytest
 from shoal.clients.publisher import Publisher
 from shoal.clients.records import ReturnRecord
 from shoal.overlays.publisher_relocation.migration import Migrations
+from tests.seeds.chosen import CHOSEN, chosen
 from tests.seeds.random_faults import FaultyNetwork, moves_without_faults
-from tests.seeds.test_random_networks import CHOSEN, _seeds
 
 QUICK = range(3)
 QUICK_MOVES = range(5)
@@ -28,7 +28,7 @@ LOSSY = pytest.mark.parametrize("lossy", [False, True], ids=["wires", "bad links
 
 
 def _at_any_time(seeds: Iterable[int], system: str, lossy: bool) -> None:
-    for seed in _seeds(seeds):
+    for seed in chosen(seeds):
         network = FaultyNetwork(seed, system=system, lossy=lossy)
         network.break_anything(6)
         problems = network.run()
@@ -38,7 +38,7 @@ def _at_any_time(seeds: Iterable[int], system: str, lossy: bool) -> None:
 def _while_moving(seeds: Iterable[int], system: str, lossy: bool, each: int) -> tuple[int, int]:
     """How many deliveries were required, and how many publishers came back."""
     required = returned = 0
-    for seed in _seeds(seeds):
+    for seed in chosen(seeds):
         moves = moves_without_faults(seed, system=system, lossy=lossy)
         network = FaultyNetwork(seed, system=system, lossy=lossy)
         network.break_moves(moves, each)
@@ -65,7 +65,7 @@ def test_faults_in_the_middle_of_moves(system: str, lossy: bool) -> None:
 
 def _with_patient_neighbours(seeds: Iterable[int], system: str) -> None:
     """Brokers that crash come back to neighbours that have kept what they knew from them."""
-    for seed in _seeds(seeds):
+    for seed in chosen(seeds):
         network = FaultyNetwork(seed, system=system, patient=True)
         if system == "tree" or seed % 2:
             network.break_anything(6)

@@ -5,24 +5,20 @@ A few seeds here, 400 by `make soak`; SHOAL_SEEDS="7" or "0-999" replays chosen 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 
 import pytest
 
+from tests.seeds.chosen import chosen
 from tests.seeds.random_index import RandomIndex
 
-CHOSEN = os.environ.get("SHOAL_SEEDS", "")
 QUICK = range(1)
 SOAK = range(400)
 
 
 def _run(seeds: Iterable[int]) -> int:
-    if CHOSEN:
-        first, _, last = CHOSEN.partition("-")
-        seeds = range(int(first), int(last or first) + 1)
     found = 0
-    for seed in seeds:
+    for seed in chosen(seeds):
         try:
             found += RandomIndex(seed).run(12)
         except Exception as error:

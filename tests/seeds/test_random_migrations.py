@@ -21,7 +21,7 @@ from shoal.model import Advertisement, BrokerId, Publication, Subscription
 from tests.broker.transcript import Stage, advertisement, publication, subscription
 from tests.overlays.publisher_relocation.one_publisher import assert_nothing_is_left, send_away
 from tests.overlays.publisher_relocation.test_migration import in_the_papers_order, without_marker
-from tests.seeds.test_random_networks import _seeds
+from tests.seeds.chosen import chosen
 from tests.seeds.trees import path
 from tests.systems import calm, covering
 
@@ -205,7 +205,7 @@ class RandomMigrations:
 
 
 def test_publishers_that_move_in_each_others_way_lose_nothing() -> None:
-    for seed in _seeds(QUICK):
+    for seed in chosen(QUICK):
         network = RandomMigrations(seed)
         problems = network.run()
         assert not problems, f"SHOAL_SEEDS={seed}: " + "\n".join(problems)
@@ -213,7 +213,7 @@ def test_publishers_that_move_in_each_others_way_lose_nothing() -> None:
 
 
 def test_publishers_that_change_their_minds_on_the_way_leave_nothing_behind() -> None:
-    for seed in _seeds(QUICK):
+    for seed in chosen(QUICK):
         network = RandomMigrations(seed, churn=True)
         problems = network.run()
         assert not problems, f"SHOAL_SEEDS={seed}: " + "\n".join(problems)

@@ -16,8 +16,8 @@ from shoal.overlays.dynatops.parameters import Placement
 from shoal.overlays.dynatops.records import PlacementRecord
 from shoal.overlays.publisher_relocation.grape.parameters import Moves
 from tests.seeds import random_network
+from tests.seeds.chosen import CHOSEN, chosen
 from tests.seeds.random_moves import RandomMoves
-from tests.seeds.test_random_networks import CHOSEN, _seeds
 from tests.systems import drawn
 
 QUICK = range(3)
@@ -34,7 +34,7 @@ def _run(
     moves: Moves | None = None,
 ) -> None:
     required = moved = 0
-    for seed in _seeds(seeds):
+    for seed in chosen(seeds):
         network = RandomMoves(seed, system=system, kills=kills, lossy=lossy, moves=moves)
         problems = network.run()
         assert not problems, f"SHOAL_SEEDS={seed}: " + "\n".join(problems)

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 import pytest
 
+from tests.seeds.chosen import chosen
 from tests.seeds.random_restless import RandomRestless
-from tests.seeds.test_random_networks import _seeds
 
 # What has gone wrong once.  Lost: what was published by who had just started, and did not know of
 # the link that took a place (4, 21), or that it had decided itself (12).  60 s without an exchange:
@@ -21,7 +21,7 @@ FOUND_AT_ONCE = (0, 9, 40, 42, 51)
 
 
 def _play(seeds: Iterable[int], *, most_at_once: int = 1, leaves: bool = False) -> None:
-    for seed in _seeds(seeds):
+    for seed in chosen(seeds):
         problems = RandomRestless(seed, most_at_once=most_at_once, leaves=leaves).run()
         assert not problems, f"SHOAL_SEEDS={seed}: " + "\n".join(problems)
 
