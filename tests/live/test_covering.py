@@ -175,5 +175,6 @@ def test_who_asks_for_what_others_cover_gets_all_of_it(tmp_path: Path, system: s
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", [2, 3])
-def test_also_when_brokers_of_a_tree_are_killed_in_between(tmp_path: Path, seed: int) -> None:
-    play(tmp_path, "tree", seed, rounds=8, kills=True)
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_also_when_brokers_are_killed_in_between(tmp_path: Path, system: str, seed: int) -> None:
+    play(tmp_path, system, seed, rounds=8, kills=True)
