@@ -28,6 +28,8 @@ class Standing(NamedTuple):
 
     brokers    (positions) who stands there
     is_member  (topics, positions) whether who stands there subscribes
+    members    (topics, most of any) the positions of these, in any order
+    counts     (topics) how many of them there are
     below      (topics, positions) how many subscribing brokers are there or behind
     relaying   (positions) cost of what is relayed there for others, Eq. 10
     waiting    (positions) cost of the delay of who stands there, Eq. 11, not weighted
@@ -35,6 +37,8 @@ class Standing(NamedTuple):
 
     brokers: Numbers
     is_member: Flags
+    members: Numbers
+    counts: Numbers
     below: Numbers
     relaying: Amounts
     waiting: Amounts
@@ -58,6 +62,8 @@ class Standing(NamedTuple):
         return Standing(
             self.brokers.copy(),
             self.is_member.copy(),
+            self.members.copy(),
+            self.counts,
             self.below.copy(),
             self.relaying.copy(),
             self.waiting.copy(),
@@ -67,10 +73,13 @@ class Standing(NamedTuple):
 def standing(problem: Problem, mapping: Mapping) -> Standing:
     trees, brokers = problem.trees, np.array(inverse(mapping), np.int32)
     is_member = np.ascontiguousarray(problem.wanted[brokers].T)
+    members, counts = kernels.members_of(is_member)
     below = kernels.count_below(trees.of, trees.parents, trees.order, is_member)
     return Standing(
         brokers=brokers,
         is_member=is_member,
+        members=members,
+        counts=counts,
         below=below,
         relaying=kernels.relay_costs(trees.of, trees.roots, below, is_member, problem.publications),
         waiting=_waiting(problem, brokers, is_member),
@@ -99,6 +108,8 @@ def swap_costs(problem: Problem, found: Standing, swapped: int) -> Amounts:
         trees.depths,
         found.below,
         found.is_member,
+        found.members,
+        found.counts,
         problem.publications,
         problem.delay_weight if round_trips is None else 0.0,
         swapped,
@@ -128,6 +139,7 @@ def after_swap(problem: Problem, found: Standing, left: int, right: int) -> Stan
         trees.parents,
         found.below,
         found.is_member,
+        found.members,
         found.relaying,
         problem.publications,
         left,

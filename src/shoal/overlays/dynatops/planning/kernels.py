@@ -80,6 +80,23 @@ def delay_cost_at(
 
 
 @kernel
+def members_of(is_member: Flags) -> tuple[Numbers, Numbers]:
+    """(topics, most of any) where each topic's members stand, and (topics) how many there are."""
+    counts = np.zeros(len(is_member), np.int32)
+    for topic in range(len(is_member)):
+        for position in range(is_member.shape[1]):
+            counts[topic] += is_member[topic, position]
+    found = np.zeros((len(is_member), max(1, counts.max()) if len(counts) else 1), np.int32)
+    for topic in range(len(is_member)):
+        number = 0
+        for position in range(is_member.shape[1]):
+            if is_member[topic, position]:
+                found[topic, number] = position
+                number += 1
+    return found, counts
+
+
+@kernel
 def changes_by_swaps(
     of: Numbers,
     roots: Numbers,
@@ -88,6 +105,8 @@ def changes_by_swaps(
     depths: Amounts,
     below: Numbers,
     is_member: Flags,
+    members: Numbers,
+    counts: Numbers,
     publications: Amounts,
     hop_weight: float,
     swapped: int,
@@ -100,32 +119,33 @@ def changes_by_swaps(
     joining = np.zeros(below.shape[1], np.int32)
     for topic in range(len(of)):
         row = of[topic]
-        weight = publications[topic]
+        root, up, deep = roots[row], parents[row], depths[row]
+        reached, wanting, weight = below[topic], is_member[topic], publications[topic]
         if weight == 0.0:
             continue
-        # Leaves the tree, and is put back behind.
-        if is_member[topic, swapped]:
-            change = _turn(roots[row], parents[row], below[topic], is_member[topic], swapped)
+        # Leaves the tree, or joins it, and is put back behind.
+        change = _turn(root, up, reached, wanting, swapped)
+        if not wanting[swapped]:
+            # How many positions join the tree with each, itself included.
             for position in order[row]:
-                is_in = below[topic, position] > 0 or position == roots[row]
-                # How many positions join the tree with this one, itself included.
-                joining[position] = 0 if is_in else 1 + joining[parents[row, position]]
-                if position != swapped and not is_member[topic, position]:
-                    relays = change + (position != roots[row]) * (joining[position] - 1)
-                    hops = depths[row, position] - depths[row, swapped]
-                    found[position] += weight * (relays + hop_weight * hops)
+                is_in = reached[position] > 0 or position == root
+                joining[position] = 0 if is_in else 1 + joining[up[position]]
+            joining[root] = 1
+            for position in range(len(found)):
+                relays = change + joining[position] - 1
+                hops = deep[position] - deep[swapped]
+                more = weight * (relays + hop_weight * hops)
+                found[position] += 0.0 if wanting[position] else more
         else:
-            change = _turn(roots[row], parents[row], below[topic], is_member[topic], swapped)
-            for position in range(below.shape[1]):
-                if is_member[topic, position] and position != swapped:
-                    relays = change
-                    if position != roots[row]:
-                        relays += _left_behind(
-                            roots[row], parents[row], below[topic], is_member[topic], position
-                        )
-                    hops = depths[row, swapped] - depths[row, position]
-                    found[position] += weight * (relays + hop_weight * hops)
-        _turn(roots[row], parents[row], below[topic], is_member[topic], swapped)
+            for number in range(counts[topic]):
+                position = members[topic, number]
+                relays = change
+                if position != root:
+                    relays += _left_behind(root, up, reached, wanting, position)
+                hops = deep[swapped] - deep[position]
+                found[position] += weight * (relays + hop_weight * hops)
+        _turn(root, up, reached, wanting, swapped)
+    found[swapped] = 0.0
     return found
 
 
@@ -173,6 +193,7 @@ def swap(
     parents: Numbers,
     below: Numbers,
     is_member: Flags,
+    members: Numbers,
     relaying: Amounts,
     publications: Amounts,
     left: int,
@@ -184,6 +205,11 @@ def swap(
             continue
         row = of[topic]
         root = roots[row]
+        here, there = (left, right) if is_member[topic, left] else (right, left)
+        number = 0
+        while members[topic, number] != here:
+            number += 1
+        members[topic, number] = there
         for sign in (-1, 1):
             if sign == 1:
                 _turn(root, parents[row], below[topic], is_member[topic], left)
