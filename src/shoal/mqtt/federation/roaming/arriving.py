@@ -234,10 +234,10 @@ class Arriving:
     ) -> list[Outgoing]:
         """A session that was given comes back: what it got here since, and the other has not."""
         session = given.session
-        assert given.target is not None
-        _, journey = given.target
         rest: list[Outgoing] = []
-        if state.arriving_us == journey[1]:
+        # By way of whomever it comes: as long as this broker has not departed, all of them tell
+        # what has come on that journey.
+        if not given.is_departed and state.began_us == session.began_us:
             for outgoing in session.on_its_way():
                 key = outgoing.message.key
                 if key is not None and not outgoing.packet_id and key not in waiting.came:
