@@ -439,7 +439,7 @@ def _key(message: Message) -> Key:
 def _is_here(subscription: ClientSubscription) -> bool:
     """Whether its session takes what comes: one that was given before a kill may be elsewhere."""
     diversion = subscription.session.diversion
-    return diversion is None or not diversion.is_restored
+    return diversion is None or not diversion.may_have_departed
 
 
 def _turn(message: Message, count: int) -> int:

@@ -22,7 +22,7 @@ class Nobody:
     """Takes what comes for a session that has ended, or is not here yet."""
 
     is_departed = True
-    is_restored = False
+    may_have_departed = False
 
     def __init__(self) -> None:
         self.known: dict[tuple[str, int], None] = {}

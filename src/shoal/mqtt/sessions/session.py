@@ -44,12 +44,12 @@ class Diversion(Protocol):
     """Takes a session's messages in its place.
 
     `known` are the keys of those that came before, `held` those that are held back.  With
-    `is_departed` the session is elsewhere, and takes nothing more here; with `is_restored` that is
-    not known yet.
+    `is_departed` the session is elsewhere, and takes nothing more here; with `may_have_departed`
+    that is not known yet.
     """
 
     is_departed: bool
-    is_restored: bool
+    may_have_departed: bool
 
     known: dict[tuple[str, int], None]
     held: list[Outgoing]

@@ -163,7 +163,7 @@ class Giving:
         self._begin(move, broker, journey, now_us)
         # The other has waited all the time that this broker was down: it hears at once.
         self._timers.set((GIVING_TIMER, journey), now_us)
-        move.is_restored = move.is_settling = True
+        move.is_restored = move.may_have_departed = move.is_settling = True
 
     def _begin(self, move: Move, broker: BrokerId, journey: Journey, now_us: int) -> None:
         move.give_to(broker, journey)

@@ -75,7 +75,7 @@ class Latecomers:
     def __init__(self, session: Session, known: dict[tuple[str, int], None]) -> None:
         self.known = known
         self.held: list[Outgoing] = []
-        self.is_departed = self.is_restored = False
+        self.is_departed = self.may_have_departed = False
         self._session = session
 
     def deliver(
@@ -141,13 +141,15 @@ class Move:
         self.is_settling = self.is_telling = False
         # Who else has asked for the session meanwhile.
         self.question: Entered | None = None
-        # Whether this broker was killed since: what it had sent may be lost.
-        self.is_restored = False
+        # Whether this broker was killed since: what it had sent may be lost, and it may have said
+        # that it has departed.
+        self.is_restored = self.may_have_departed = False
 
     def give_to(self, broker: BrokerId, journey: Journey) -> None:
         """The session goes there; whatever was said about it to another counts no more."""
         self.target = (broker, journey)
         self.is_adopted = self.is_departed = self.is_asking = self.is_restored = False
+        self.may_have_departed = False
         self.question = None
 
     def tell_groups(self, subscriptions: Subscriptions) -> bool:
@@ -161,7 +163,7 @@ class Move:
     def stay(self) -> None:
         """It does not go after all."""
         self.target = None
-        self.is_departed = self.is_restored = False
+        self.is_departed = self.is_restored = self.may_have_departed = False
         if self.arrival is None:
             self._await_latecomers()
 
