@@ -40,7 +40,7 @@ ADMIN, MQTTS = 8081, 8883
 # The exit code of each answer, and what is in it.
 ANSWERS: dict[int, tuple[int, str]] = {
     1: (0, r"B2\W+ready\W+\d+ (s|min)\W+B1, B3"),
-    3: (0, r'(?s)"version": "\d.*"protocol": 1.*"is_draining": false'),
+    3: (0, r'(?s)"version": "\d.*"protocol": \d.*"is_draining": false'),
     4: (0, r'"ready":true'),
     5: (0, r'shoal_refusals_total{reason="[\w ]+",what="connect refused"} 1'),
     6: (0, r"dashboard\W+bob\W+B2\W+127\.0\.0\.1:\d+ \(mqtts\)"),

@@ -45,16 +45,25 @@ class Arrivals:
         self._are_in_streams = True
 
     def notice_repeats(
-        self, heard: Mapping[str, int], ordered_by: str | None = None, *, keeps_order: bool = True
+        self,
+        heard: Mapping[str, int],
+        ordered_by: str | None = None,
+        *,
+        keeps_order: bool = True,
+        has_detours: bool = False,
     ) -> None:
         """The machine may deliver again what was heard before, or is from now on.
 
         Where the network does not keep publishers' order, `ordered_by` is the attribute by whose
-        text it is kept, if by any (see `shoal.mqtt.door.repeats`).
+        text it is kept, if by any (see `shoal.mqtt.door.repeats`).  Where it `has_detours`, what
+        went another way as brokers died may come later than what was published after it.
         """
         self._ordered_by = ordered_by
         self._are_in_streams = keeps_order or ordered_by is not None
-        self._repeats = Repeats(heard, ordered_by) if self._are_in_streams else UnorderedRepeats()
+        if not self._are_in_streams:
+            self._repeats = UnorderedRepeats()
+        else:
+            self._repeats = (UnorderedRepeats if has_detours else Repeats)(heard, ordered_by)
 
     def take(self, deliveries: Iterable[Deliver], now_us: int) -> None:
         """Hand on what the machine has delivered."""

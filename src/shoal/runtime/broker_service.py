@@ -135,6 +135,7 @@ class BrokerService:
             sync=network.storage.sync,
             json=network.json,
             moves_subscribers=system.moves_subscribers(network.system_parameters),
+            has_cycles=has_cycles,
         )
         if self.spools is not None:
             self.spools.at_full = self.door.clients.refuse

@@ -54,6 +54,25 @@ def test_without_order_each_is_looked_up_by_itself() -> None:
     assert [repeats.take(each) for each in (fourth, fifth)] == [False, True]
 
 
+def test_what_went_round_while_brokers_died_comes_late_and_once() -> None:
+    """The fifth and the seventh are the last that were heard in former lives."""
+    repeats = UnorderedRepeats({"P": 5, "Q": 7})
+    found = []
+    for number, publisher in ((6, "P"), (8, "P"), (7, "P"), (7, "P"), (5, "P"), (7, "Q"), (4, "R")):
+        (publication,) = publish(number, publisher=publisher).publications
+        found.append(repeats.take(msgspec.structs.replace(publication, assured=True)))
+    assert found == [True, True, True, False, False, False, True]
+
+
+def test_what_is_not_remembered_one_by_one_is_a_repeat(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_PUBLICATIONS", 2)
+    repeats = UnorderedRepeats({})
+    for number, is_new in ((3, True), (5, True), (6, True), (4, True), (3, False), (5, False)):
+        (publication,) = publish(number).publications
+        assured = msgspec.structs.replace(publication, assured=True)
+        assert repeats.take(assured) is is_new, number
+
+
 def test_what_nobody_waits_for_is_never_sent_again() -> None:
     repeats = UnorderedRepeats()
     (fifth,) = publish(5).publications

@@ -78,20 +78,38 @@ class Repeats:
 class UnorderedRepeats:
     """Where publications of one publisher go different ways: each is remembered, for a while.
 
-    Of those that nobody waits for none is sent again.
+    Of those that nobody waits for none is sent again.  Where order is kept in streams unless
+    brokers die, what is not above the last one from before this broker started has been delivered
+    then; and what was delivered too long ago to be remembered one by one is such, too.
     """
 
-    def __init__(self) -> None:
-        self._taken: dict[tuple[ClientId, int], None] = {}
+    def __init__(
+        self, last: Mapping[str, int] | None = None, ordered_by: str | None = None
+    ) -> None:
+        """`last` and `ordered_by` are as in `Repeats`; without, there are no streams."""
+        self._ordered_by = ordered_by
+        self._last = None if last is None else dict(last)
+        self._taken: dict[tuple[ClientId, int], str] = {}
 
     def take(self, publication: Publication) -> bool:
         """Whether this publication has not been delivered before."""
         if not publication.assured:
             return True
-        key = publication.key
+        key, stream = publication.key, ""
         if key in self._taken:
             return False
-        self._taken[key] = None
+        if self._last is not None:
+            stream = stream_of(publication, self._ordered_by)
+            if publication.sequence <= self._last.get(stream, -1):
+                return False
+        self._taken[key] = stream
         if len(self._taken) > MAX_PUBLICATIONS:
-            del self._taken[next(iter(self._taken))]
+            self._forget(next(iter(self._taken)))
         return True
+
+    def _forget(self, key: tuple[ClientId, int]) -> None:
+        stream = self._taken.pop(key)
+        if self._last is not None:
+            self._last[stream] = max(self._last.pop(stream, -1), key[1])
+            if len(self._last) > MAX_STREAMS:
+                del self._last[next(iter(self._last))]

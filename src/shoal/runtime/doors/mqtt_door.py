@@ -70,10 +70,12 @@ class MqttDoor:
         sync: Sync = "never",
         json: Json = "auto",
         moves_subscribers: bool = False,
+        has_cycles: bool = False,
     ) -> None:
         """With `files` it is again what they say; JournalError if they cannot be read.
 
-        `moves_subscribers`: the broker's system asks who gets what.
+        `moves_subscribers`: the broker's system asks who gets what.  `has_cycles`: publications may
+        go several ways.
         """
         self.node = node
         self.clients = BrokerClients(
@@ -97,7 +99,10 @@ class MqttDoor:
         heard = self.journal.heard if self.journal is not None else {}
         if self.clients.arrivals is not None:
             self.clients.arrivals.notice_repeats(
-                heard, node.machine.ordered_by, keeps_order=node.machine.keeps_order
+                heard,
+                node.machine.ordered_by,
+                keeps_order=node.machine.keeps_order,
+                has_detours=has_cycles,
             )
         self._sockets: dict[ClientConnection, Socket] = {}
         # Those of clients that were sent away, which may still say what they got.
