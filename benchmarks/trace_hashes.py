@@ -15,9 +15,9 @@ import hashlib
 from collections.abc import Iterator
 
 from benchmarks import bench_simulation
+from tests.seeds.faults.random_faults import FaultyNetwork
+from tests.seeds.networks.random_network import RandomNetwork
 from tests.seeds.random_cluster import RandomCluster, Trouble
-from tests.seeds.random_faults import FaultyNetwork
-from tests.seeds.random_network import RandomNetwork
 from tests.systems import TREES
 
 from shoal.simulation.world import World

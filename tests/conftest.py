@@ -35,8 +35,8 @@ settings.load_profile("shoal")
 # All that need Spark go to one process: starting it takes longer than most tests.
 NEED_SPARK = (
     "tests/pipeline/",
-    "tests/cli/test_reproduce",
-    "tests/cli/test_spark.py",
+    "tests/cli/reproduce/",
+    "tests/cli/files/test_spark.py",
     "tests/docs/test_spark_pages.py",
 )
 # Starts a Spark of its own.

@@ -1,6 +1,6 @@
 """Processes that all end and start in every order, one of them paused meanwhile; then once more.
 
-The same in virtual time, with far more seeds: `tests/seeds/test_start_orders.py`.
+The same in virtual time, with far more seeds: `tests/seeds/restarts/test_start_orders.py`.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ from shoal.report.inputs import Run, read_runs
 from shoal.report.replays import problems as replay_problems
 from shoal.report.replays import read_replay
 from shoal.runtime.network_file import load_network
-from tests.cli.test_replay import EVENTS, make_workload
+from tests.cli.live.test_replay import EVENTS, make_workload
 from tests.report.fake_runs import make_runs
 from tests.runtime.live import PATIENCE_S
 

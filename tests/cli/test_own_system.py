@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from shoal.runtime.network_file import load_network
-from tests.cli.test_replay import EVENTS, SHOAL, make_workload, replay, run
+from tests.cli.live.test_replay import EVENTS, SHOAL, make_workload, replay, run
 from tests.runtime.live import PATIENCE_S
 
 SCENARIO = """

@@ -18,10 +18,10 @@ from shoal.mqtt.codec.packet_types import MQTT_5
 from shoal.mqtt.codec.packets import Disconnect
 from shoal.mqtt.codec.properties import Properties
 from shoal.mqtt.limits import DEFAULT_LIMITS
+from tests.runtime.doors.test_clients import LINE, MOVING
+from tests.runtime.doors.test_mqtt_door import MqttNetwork, mqtt
+from tests.runtime.doors.test_publishers import IMPATIENT, SHORT, STAR
 from tests.runtime.live import PATIENCE_S, on_loop, until
-from tests.runtime.test_clients import LINE, MOVING
-from tests.runtime.test_mqtt_door import MqttNetwork, mqtt
-from tests.runtime.test_publishers import IMPATIENT, SHORT, STAR
 from tests.strategies import VALUES
 from tests.systems import eager
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import shoal
+from tests.runtime.doors.test_mqtt_door import mqtt
 from tests.runtime.live import on_loop
-from tests.runtime.test_mqtt_door import mqtt
 
 README = Path(__file__).parents[2] / "README.md"
 

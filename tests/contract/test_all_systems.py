@@ -33,8 +33,8 @@ from shoal.overlays.registry import SYSTEMS, strategy_factory
 from shoal.simulation.judging.checkers import check_deliveries
 from shoal.simulation.links.overlay_link import Link
 from tests.broker.transcript import advertisement, publish, subscription
-from tests.seeds.random_changes import ChangingNetwork
-from tests.seeds.random_network import SETTLE_US, UNTIL_US, RandomNetwork
+from tests.seeds.networks.random_changes import ChangingNetwork
+from tests.seeds.networks.random_network import SETTLE_US, UNTIL_US, RandomNetwork
 from tests.systems import eager
 
 pytestmark = pytest.mark.parametrize("system", SYSTEMS)

@@ -23,7 +23,7 @@ from shoal.runtime.network_sections import StorageSection
 from shoal.runtime.supervisor import ask_to_leave, local_network
 from tests.runtime.live import PATIENCE_S, on_asyncio, until
 from tests.runtime.one_service import running
-from tests.runtime.test_leaving import with_new
+from tests.runtime.systems.test_leaving import with_new
 
 COUNT = 60
 

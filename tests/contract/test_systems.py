@@ -37,7 +37,7 @@ from shoal.overlays.tree.propagation import Propagation
 from shoal.overlays.tree.routing import TreeRouting
 from shoal.simulation.judging.checkers import TimedSubscription, Verdict, check_deliveries
 from tests.broker.transcript import Stage, advertisement, publication, publish, subscription
-from tests.seeds.random_network import RandomNetwork
+from tests.seeds.networks.random_network import RandomNetwork
 from tests.systems import TREES, calm, eager
 
 pytestmark = pytest.mark.parametrize("system", TREES)

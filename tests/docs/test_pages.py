@@ -30,7 +30,7 @@ ONLY_OPTIONS = {
     "docs/systems.md": {
         "shoal up": "twelve processes; tests/contract has its overlay",
         "shoal plan dynatops --network": "of a network that runs; the same",
-        "shoal rearrange": "of a network that runs; tests/runtime/test_rearranging.py",
+        "shoal rearrange": "of a network that runs; tests/runtime/systems/test_rearranging.py",
     },
     "docs/own-data.md": {
         "shoal record": "an hour at a broker that is not there",
@@ -38,13 +38,13 @@ ONLY_OPTIONS = {
         "shoal simulate scenario.toml --set topology": "eight runs; test_seeds.py does it",
         "shoal summarise work/tree-8": "of those runs; tests/report/test_chance.py",
         "shoal report work/tree-8": "the same",
-        "shoal up": "tests/cli/test_replay.py does that to a workload",
+        "shoal up": "tests/cli/live/test_replay.py does that to a workload",
         "shoal replay": "the same",
         "shoal report work/baseline work/load --replay": "the same",
     },
     "docs/operations.md": {
-        "shoal move": "for a client that follows; tests/live/test_moved_clients.py",
-        "shoal why": "of a client that is connected; tests/cli/test_why.py",
+        "shoal move": "for a client that follows; tests/live/crowds/test_moved_clients.py",
+        "shoal why": "of a client that is connected; tests/cli/live/test_why.py",
         "shoal subscribe": "at a broker with a certificate; tests/client/test_endpoints.py",
     },
 }

@@ -37,7 +37,7 @@ from tests.exploration.exchange_steps import LAST, Fault, Left, beginning, being
 from tests.exploration.network import DEAD, Draft, Ends, Network, State
 from tests.exploration.search import Explored, explore
 from tests.forced_exchanges import Forced
-from tests.seeds.trees import path
+from tests.seeds.networks.trees import path
 
 Requests = tuple[tuple[str, Message], ...]
 

@@ -4,7 +4,7 @@ A fresh interpreter spends half a second of processor time on imports before a b
 anything, and the tests start hundreds.  The standard library's fork server imports once for each
 process of pytest; it has no threads, loop or sockets of a test that a fork could inherit.  Its
 forks share one hash seed.  Tests of `shoal up`, of the other commands, and
-`tests/runtime/test_forked.py` start fresh interpreters.
+`tests/runtime/process/test_forked.py` start fresh interpreters.
 """
 
 from __future__ import annotations

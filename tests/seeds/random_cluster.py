@@ -22,7 +22,7 @@ from shoal.simulation.faults import LinkFaults
 from shoal.simulation.judging.checkers import TimedSubscription, Verdict, check_deliveries
 from shoal.simulation.service import ServiceCosts
 from shoal.simulation.world import World
-from tests.seeds.random_network import SECOND_US, SeededUnderlay
+from tests.seeds.networks.random_network import SECOND_US, SeededUnderlay
 
 END_US = 40 * SECOND_US
 # After the last publication: what is under way, timeouts, the dead found and missed, all rebuilt.

@@ -17,8 +17,8 @@ from shoal.overlays.bluedove.parameters import Order
 from shoal.overlays.bluedove.records import DeathRecord, ServedRecord
 from shoal.overlays.bluedove.serving.handover import Handover
 from tests.seeds.chosen import CHOSEN, chosen
+from tests.seeds.networks.random_network import SECOND_US
 from tests.seeds.random_cluster import RandomCluster, Trouble
-from tests.seeds.random_network import SECOND_US
 
 QUICK = range(4)
 SOAK = range(1_000)

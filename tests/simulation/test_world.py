@@ -22,7 +22,7 @@ from shoal.simulation.nodes import BrokerNode
 from shoal.simulation.service import ServiceCosts
 from shoal.simulation.world import MONITOR_INTERVAL_US, World
 from tests.broker.transcript import advertisement, publication, publish, subscription
-from tests.seeds.random_network import RandomNetwork
+from tests.seeds.networks.random_network import RandomNetwork
 
 COSTS = ServiceCosts(processing_us=10, matching_us=20, transmission_us=5, client_transmission_us=3)
 SETTLED_US = 50_000

@@ -41,15 +41,15 @@ PUBREC, in its order.
 - A flush has an order (`runtime/node.py`, `Phase`): deliveries into sessions, the journal,
   neighbours, clients. Nobody hears of what could still be lost.
 
-`tests/seeds/random_kills.py` kills brokers at random and asks at every settlement whether everybody
-has it, `tests/seeds/random_restarts.py` so for BlueDove, several at once;
-`tests/seeds/random_custody.py` so for OctopiA, TID and DYNATOPS, on a live network in virtual time
-(`tests/runtime/virtual_loop.py`: all but sockets and the clock), with cut cables, hangs and stalls;
-`tests/seeds/random_sessions.py` does so under MQTT clients that move, ask elsewhere, share and hang
-up; `tests/runtime/test_custody.py` does it to processes; for BlueDove
-`tests/overlays/bluedove/test_custody.py` and `tests/live/`. What waits for a broker that is away is
-bounded: 8 MB per link, then clients are read no more, and after 60 s it counts as gone, with the
-subscriptions behind it; or it goes to disk:
+`tests/seeds/restarts/random_kills.py` kills brokers at random and asks at every settlement whether
+everybody has it, `tests/seeds/restarts/random_restarts.py` so for BlueDove, several at once;
+`tests/seeds/custody/random_custody.py` so for OctopiA, TID and DYNATOPS, on a live network in
+virtual time (`tests/runtime/virtual_loop.py`: all but sockets and the clock), with cut cables,
+hangs and stalls; `tests/seeds/sessions/random_sessions.py` does so under MQTT clients that move,
+ask elsewhere, share and hang up; `tests/runtime/storage/test_custody.py` does it to processes; for
+BlueDove `tests/overlays/bluedove/test_custody.py` and `tests/live/`. What waits for a broker that
+is away is bounded: 8 MB per link, then clients are read no more, and after 60 s it counts as gone,
+with the subscriptions behind it; or it goes to disk:
 
 Decisions
 ---------

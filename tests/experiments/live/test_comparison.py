@@ -20,7 +20,7 @@ from shoal.experiments.live.replay import ReplayError
 from shoal.experiments.run_files import Workload, read_workload
 from shoal.experiments.scenario import Scenario, parse_scenario
 from shoal.report.replays import Replay
-from tests.cli.test_replay import EVENTS, make_workload
+from tests.cli.live.test_replay import EVENTS, make_workload
 from tests.experiments.test_run_files import event, write_workload
 
 BLUEDOVE = {

@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from tests.seeds.random_sessions import Subscriber
-from tests.seeds.session_network import Network
+from tests.seeds.sessions.random_sessions import Subscriber
+from tests.seeds.sessions.session_network import Network
 
 
 @pytest.fixture

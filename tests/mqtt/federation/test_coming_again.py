@@ -7,8 +7,8 @@ from random import Random
 import pytest
 
 from tests.mqtt.federation.coming import come, network
-from tests.seeds.random_sessions import Publisher, Subscriber
-from tests.seeds.session_network import Network
+from tests.seeds.sessions.random_sessions import Publisher, Subscriber
+from tests.seeds.sessions.session_network import Network
 
 __all__ = ["network"]
 

@@ -13,8 +13,8 @@ from shoal.mqtt.limits import DEFAULT_LIMITS
 from shoal.mqtt.messages import Message
 from shoal.mqtt.sessions.session import Outgoing, Session
 from tests.mqtt.federation.coming import come, network
-from tests.seeds.random_sessions import Publisher, Subscriber
-from tests.seeds.session_network import KEPT, Network
+from tests.seeds.sessions.random_sessions import Publisher, Subscriber
+from tests.seeds.sessions.session_network import KEPT, Network
 
 __all__ = ["network"]
 COUNT = 3

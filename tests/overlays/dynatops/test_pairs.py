@@ -16,7 +16,7 @@ from shoal.overlays.dynatops.planning.problem import inverse
 from shoal.overlays.dynatops.records import ReconfigurationRecord
 from shoal.overlays.dynatops.structures.chord import Chord
 from shoal.simulation.links.overlay_link import Link
-from tests.overlays.dynatops.drawing import draw_mapping, draw_problem
+from tests.overlays.dynatops.planning.drawing import draw_mapping, draw_problem
 from tests.overlays.dynatops.test_orders import order
 from tests.overlays.dynatops.test_trees import BROKERS, SECOND_US, Ring
 

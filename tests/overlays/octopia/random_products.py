@@ -20,7 +20,7 @@ from shoal.simulation.judging.checkers import TimedSubscription, check_deliverie
 from shoal.simulation.service import ServiceCosts
 from shoal.simulation.trace import Published
 from shoal.simulation.world import World
-from tests.seeds.random_network import SeededUnderlay
+from tests.seeds.networks.random_network import SeededUnderlay
 
 SECOND_US = 1_000_000
 START_US = 3 * SECOND_US

@@ -14,8 +14,8 @@ from shoal.overlays.octopia.protocol import Octopia
 from shoal.overlays.system import Picture
 from shoal.simulation.world import World
 from tests.broker.transcript import advertisement, publish, subscription
-from tests.seeds.random_changes import ChangingNetwork
-from tests.seeds.random_network import UNTIL_US, SeededUnderlay
+from tests.seeds.networks.random_changes import ChangingNetwork
+from tests.seeds.networks.random_network import UNTIL_US, SeededUnderlay
 
 SECOND_US = 1_000_000
 ROWS = (("A", "B"), ("C", "D"))

@@ -15,8 +15,8 @@ from shoal.overlays.tree.oracle import check_tables, expected_tables
 from shoal.simulation.world import World
 from tests.broker.transcript import advertisement, publication, subscription
 from tests.examples import examples
-from tests.seeds.random_exchanges import is_tree
-from tests.seeds.random_network import SECOND_US, SeededUnderlay
+from tests.seeds.faults.random_exchanges import is_tree
+from tests.seeds.networks.random_network import SECOND_US, SeededUnderlay
 
 LINE = [("A", "B"), ("B", "C"), ("C", "D")]
 STAR = [("A", "B"), ("A", "C"), ("A", "D"), ("D", "E")]

@@ -23,7 +23,7 @@ from tests.forced_exchanges import BEGIN, SYSTEM
 from tests.runtime import live as live_network
 from tests.runtime.live import LiveNetwork
 from tests.runtime.virtual_loop import Cable, VirtualLoop
-from tests.seeds.restless_clients import RestlessClients
+from tests.seeds.restarts.restless_clients import RestlessClients
 
 Links = list[tuple[str, str]]
 PATIENCE_S = 90.0

@@ -10,8 +10,8 @@ from shoal.model import Publication
 from shoal.overlays.tid.messages import Renew, TreeCopy, TreeId
 from shoal.overlays.tid.waiting import Deliveries
 from tests.broker.transcript import Stage, advertisement, publish, subscription
-from tests.seeds.random_changes import ChangingNetwork
-from tests.seeds.random_network import UNTIL_US
+from tests.seeds.networks.random_changes import ChangingNetwork
+from tests.seeds.networks.random_network import UNTIL_US
 
 
 @pytest.mark.parametrize(("seed", "lossy"), [(13, False), (34, False), (5, True), (6, True)])

@@ -39,8 +39,8 @@ from tests.broker.transcript import Stage, advertisement, publication, publish, 
 from tests.examples import examples
 from tests.garbage import feed
 from tests.overlays.octopia.stages import ProductStage
-from tests.seeds import random_network
-from tests.seeds.random_network import SETTLE_US, RandomNetwork
+from tests.seeds.networks import random_network
+from tests.seeds.networks.random_network import SETTLE_US, RandomNetwork
 
 FIGURE_1 = [tuple(pair) for pair in ("12", "23", "45", "56", "14", "25", "36")]
 SQUARE = [tuple(pair) for pair in ("12", "24", "13", "34")]

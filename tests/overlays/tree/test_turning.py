@@ -16,7 +16,7 @@ from shoal.overlays.tree.system import Parameters
 from shoal.overlays.tree.turning import Turn, first_turn, next_turn
 from tests.broker.transcript import Stage, advertisement, publication, subscription
 from tests.examples import examples
-from tests.seeds.trees import path
+from tests.seeds.networks.trees import path
 
 FILTERS = ("x >= 0", "x < 50", "x > 90", "x = 5", "x = 'text'", "y = 1")
 

@@ -21,7 +21,8 @@ With `acknowledge = "stored"` (`[storage]`, trees) each link has a spool, a queu
 - What the disk does not take (a bound, a failure) stays in memory and unsettled; the door refuses
   more.
 
-`tests/seeds/random_kills.py` plays both ways; `tests/runtime/test_spools.py` does it to processes.
+`tests/seeds/restarts/random_kills.py` plays both ways; `tests/runtime/storage/test_spools.py` does
+it to processes.
 
 How links end, and brokers come and go
 --------------------------------------
@@ -58,13 +59,13 @@ How links end, and brokers come and go
   the old have ended (`overlays/departure.py`). A BlueDove matcher hands its segments over, a
   dispatcher ends its links when nothing is under way.
 
-`tests/seeds/test_random_changes.py` has brokers that join and leave under churn, several at once,
-also neighbours; `test_random_broken_leaves.py` breaks a broker or a link, old or new, at some
-moment of a leave, and `tests/exploration/test_leaves.py` each link of three brokers at every
+`tests/seeds/networks/test_random_changes.py` has brokers that join and leave under churn, several
+at once, also neighbours; `test_random_broken_leaves.py` breaks a broker or a link, old or new, at
+some moment of a leave, and `tests/exploration/test_leaves.py` each link of three brokers at every
 moment, in every order of messages.
 
 `tests/broker/links/test_ending.py` plays ends under random breaks;
-`tests/live/test_joining_and_leaving.py` does it to processes.
+`tests/live/systems/test_joining_and_leaving.py` does it to processes.
 
 Decisions
 ---------

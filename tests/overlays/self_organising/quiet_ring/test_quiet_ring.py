@@ -17,7 +17,7 @@ from shoal.overlays.tree.oracle import check_tables, expected_tables
 from shoal.simulation.world import World
 from tests.broker.transcript import advertisement, publication, subscription
 from tests.forced_exchanges import BEGIN, Exchanged, Forced, Refused
-from tests.seeds.random_network import SECOND_US, SeededUnderlay
+from tests.seeds.networks.random_network import SECOND_US, SeededUnderlay
 
 
 class Cycle:

@@ -46,9 +46,9 @@ from outside.
 
 `tests/exploration/test_exchanges.py` plays three and four brokers in every order of messages with
 one fault at every moment, `test_moves_and_exchanges.py` a publisher that moves meanwhile;
-`tests/seeds/random_exchanges.py` exchanges links all the time and aims faults at the cycles;
-`tests/seeds/random_restless.py` kills live brokers in virtual time while clients publish, and asks
-at every settlement who has it; `tests/live/` does it to processes.
+`tests/seeds/faults/random_exchanges.py` exchanges links all the time and aims faults at the cycles;
+`tests/seeds/restarts/random_restless.py` kills live brokers in virtual time while clients publish,
+and asks at every settlement who has it; `tests/live/` does it to processes.
 
 Decisions
 ---------

@@ -1,0 +1,59 @@
+"""kill -9 of a BlueDove dispatcher under load: what it acknowledged arrives, at QoS 2 once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from shoal.runtime.addresses import Address
+from tests.live.processes import Processes, up
+from tests.runtime.live import PATIENCE_S
+from tests.runtime.processes import Client
+from tests.runtime.storage.test_custody import COUNT, Publisher, arrived, numbers
+
+CLUSTER = ("--system", "bluedove", "--dispatchers", "2", "--matchers", "2", "--dimension", "x=0:9")
+
+
+@pytest.fixture
+def network(tmp_path: Path) -> Iterator[Processes]:
+    with up(tmp_path, *CLUSTER, "--data", str(tmp_path / "data")) as processes:
+        yield processes
+
+
+def place(network: Processes, broker: str) -> tuple[str, int]:
+    address = network.network.broker(broker).address("mqtt")
+    assert isinstance(address, Address)
+    return address.host, address.port
+
+
+@pytest.mark.parametrize("comes_back", [False, True])
+def test_nothing_acknowledged_is_lost(network: Processes, comes_back: bool) -> None:
+    """Publishers at the one that dies, at QoS 1 and 2, a subscriber at the other."""
+
+    async def run() -> None:
+        await network.whole()
+        with Client(*place(network, "D2"), "reader", 600) as reader:
+            await asyncio.to_thread(reader.subscribe, "a/#", 2)
+            publishers = {
+                qos: Publisher(place(network, "D1"), qos, comes_back=comes_back) for qos in (1, 2)
+            }
+            publishing = asyncio.gather(*(each.run() for each in publishers.values()))
+            async with asyncio.timeout(PATIENCE_S):
+                while any(len(each.received) < COUNT // 10 for each in publishers.values()):
+                    await asyncio.sleep(0.001)
+            async with network.stopped("M1", "M2"):
+                await asyncio.sleep(0.3)  # what it has taken now is nowhere else
+                await network.kill("D1")
+            async with asyncio.timeout(3 * PATIENCE_S):
+                await publishing
+            for qos, publisher in publishers.items():
+                owed = publisher.received
+                assert (len(owed) == COUNT) is comes_back
+                await asyncio.to_thread(arrived, reader, qos, owed)
+            found = numbers(reader, 2)
+            assert len(found) == len(set(found))
+
+    asyncio.run(run())

@@ -1,0 +1,144 @@
+"""A stream's pairs are there once, whatever interrupted it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+
+from shoal.frames.errors import TableError
+from shoal.pipeline.matching import matching_stream
+from shoal.pipeline.matching.compiled_matching import match_tables
+from shoal.pipeline.matching.matching_stream import match_stream, read_source, read_stream
+from shoal.pipeline.matching.partitioned_matching import match_partitioned
+
+SUBSCRIPTIONS = [(10, 0.0, 4.0), (11, 3.0, 9.0)]
+
+
+def arrive(folder: Path, *values: int) -> None:
+    table = pa.table({"id": list(values), "a": [value % 10 for value in values]})
+    pq.write_table(table, folder / f"{values[0]}.parquet")
+
+
+def pairs_in(out: Path) -> list[tuple[int, int]]:
+    rows = pq.read_table(out, partitioning=None).to_pylist()
+    return sorted((row["id"], row["subscription"]) for row in rows)
+
+
+@pytest.fixture
+def incoming(tmp_path: Path) -> Path:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    arrive(folder, 1, 5)
+    return folder
+
+
+def engine(publications: DataFrame) -> DataFrame:
+    schema = "id bigint, `a.low` double, `a.high` double"
+    wanted = publications.sparkSession.createDataFrame(SUBSCRIPTIONS, schema)
+    return match_tables(publications, wanted)
+
+
+def partitioned(publications: DataFrame) -> DataFrame:
+    schema = "id bigint, `a.low` double, `a.high` double"
+    wanted = publications.sparkSession.createDataFrame(SUBSCRIPTIONS, schema)
+    return match_partitioned(publications, wanted)
+
+
+def run(spark: SparkSession, incoming: Path, out: Path, work: matching_stream.Engine) -> None:
+    drain(read_stream(spark, incoming), out, work)
+
+
+def drain(stream: DataFrame, out: Path, work: matching_stream.Engine) -> None:
+    match_stream(stream, work, out, only_what_is_there=True).awaitTermination()
+
+
+@pytest.mark.parametrize("work", [engine, partitioned])
+def test_each_file_is_matched_once(
+    spark: SparkSession, incoming: Path, tmp_path: Path, work: matching_stream.Engine
+) -> None:
+    out = tmp_path / "out"
+    run(spark, incoming, out, work)
+    assert pairs_in(out) == [(1, 10), (5, 11)]
+    arrive(incoming, 13, 18)
+    run(spark, incoming, out, work)
+    run(spark, incoming, out, work)
+    assert pairs_in(out) == [(1, 10), (5, 11), (13, 10), (13, 11), (18, 11)]
+
+
+def test_a_batch_that_was_interrupted_is_repeated_not_doubled(
+    spark: SparkSession, incoming: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    whole = matching_stream.write_batch
+
+    def torn(*given: object) -> None:
+        whole(*given)  # type: ignore[arg-type]
+        raise RuntimeError("the power went off before the batch was noted as done")
+
+    monkeypatch.setattr(matching_stream, "write_batch", torn)
+    with pytest.raises(StreamingQueryException, match="the power went off"):
+        run(spark, incoming, out, engine)
+    assert pairs_in(out) == [(1, 10), (5, 11)]
+    monkeypatch.setattr(matching_stream, "write_batch", whole)
+    arrive(incoming, 24)
+    run(spark, incoming, out, engine)
+    assert pairs_in(out) == [(1, 10), (5, 11), (24, 10), (24, 11)]
+
+
+def test_a_folder_that_is_not_there(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(TableError, match="none is not a folder"):
+        read_stream(spark, tmp_path / "none")
+
+
+SOURCE = "tests.pipeline.matching.counting_source:Counting"
+
+
+def expected(count: int) -> list[tuple[int, int]]:
+    wanted = [(number, 10) for number in range(count) if number % 10 <= 4]
+    return sorted(wanted + [(number, 11) for number in range(count) if number % 10 >= 3])
+
+
+def test_a_python_data_source_is_read_once_and_on(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the run ends between a batch's pairs and the note that it is done."""
+    file, out = tmp_path / "count", tmp_path / "out"
+
+    def run(count: int) -> None:
+        file.write_text(str(count))
+        drain(read_source(spark, SOURCE, {"file": str(file)}), out, engine)
+
+    run(7)
+    assert pairs_in(out) == expected(7)
+    whole = matching_stream.write_batch
+
+    def torn(*given: object) -> None:
+        whole(*given)  # type: ignore[arg-type]
+        raise RuntimeError("the power went off")
+
+    monkeypatch.setattr(matching_stream, "write_batch", torn)
+    with pytest.raises(StreamingQueryException, match="the power went off"):
+        run(15)
+    monkeypatch.setattr(matching_stream, "write_batch", whole)
+    run(23)
+    assert pairs_in(out) == expected(23)
+
+
+@pytest.mark.parametrize(
+    ("name", "complaint"),
+    [
+        ("no_such_module:Source", "cannot be imported"),
+        ("tests.pipeline.matching.counting_source:Missing", "has no class Missing"),
+        ("tests.pipeline.matching.counting_source:Span", "Span is no subclass of"),
+        ("tests.pipeline.matching.counting_source:SOURCE", "has no class SOURCE"),
+        ("pathlib:sys", "sys is no subclass of"),
+    ],
+)
+def test_what_is_no_data_source(spark: SparkSession, name: str, complaint: str) -> None:
+    with pytest.raises(TableError, match=complaint):
+        read_source(spark, name, {})

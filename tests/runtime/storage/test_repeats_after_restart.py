@@ -1,0 +1,78 @@
+"""A broker that starts again knows what it has had, wherever publishers' order is kept."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import aiomqtt
+import pytest
+
+from shoal.broker.custody import marked
+from shoal.broker.effects import Deliver
+from shoal.broker.messages import RoutedPublication
+from shoal.model import MessageId, Publication
+from shoal.mqtt.codec.properties import NO_PROPERTIES
+from shoal.mqtt.door.network import write_body
+from shoal.mqtt.messages import Message
+from shoal.runtime.broker_service import BrokerService
+from tests.live.crowds.moved_clients import properties
+from tests.runtime.live import PATIENCE_S, on_asyncio, until
+from tests.runtime.one_service import network, running
+
+PUBLISHER = "$mqtt/B2"
+
+
+def publication(topic: str, number: int) -> Publication:
+    """Of another broker's door."""
+    message = Message(topic, b"%d" % number, "p", 0, 2, False, NO_PROPERTIES, None)
+    return Publication(
+        publisher=PUBLISHER,
+        sequence=number,
+        published_us=0,
+        attributes={"$topic": topic},
+        body=write_body(message),
+        assured=True,
+    )
+
+
+def deliver(service: BrokerService, *publications: Publication) -> None:
+    assert service.door.clients.door is not None
+    for each in publications:
+        routed = RoutedPublication(each, MessageId("B2", PUBLISHER, each.sequence))
+        service.door.deliver(Deliver(service.door.clients.door.client, routed, ("s",), 1))
+    service.node.schedule_flush()
+
+
+@pytest.mark.parametrize("order", ["publisher", "topic"])
+@on_asyncio
+async def test_what_was_delivered_before_a_restart_is_not_delivered_again(
+    tmp_path: Path, order: str
+) -> None:
+    changes: dict[str, Any] = {"storage": {"folder": str(tmp_path), "sync": "never"}}
+    ring = network(2, system="dynatops", links=[], dynatops={"order": order}, **changes)
+    first, second, third = publication("a", 5), publication("b", 6), publication("a", 7)
+    got: list[object] = []
+    async with asyncio.timeout(PATIENCE_S):
+        for said in ([first, second], [marked(first), marked(second), marked(third)]):
+            async with running(ring, "B1") as (one,):
+                client = aiomqtt.Client(
+                    "127.0.0.1",
+                    one.listening["mqtt"].port,
+                    identifier="c",
+                    protocol=aiomqtt.ProtocolVersion.V5,
+                    clean_start=False,
+                    properties=properties(follows=False),
+                )
+                async with client:
+                    if not got:
+                        # The other broker is not there, so nobody answers that it knows.
+                        subscribing = asyncio.create_task(client.subscribe([("a", 2), ("b", 2)]))
+                        await until(lambda: one.door.clients.subscriptions.count == 2)
+                        subscribing.cancel()
+                    deliver(one, *said)
+                    messages, last = aiter(client.messages), b"%d" % said[-1].sequence
+                    while got[-1:] != [last]:
+                        got.append((await anext(messages)).payload)
+    assert got == [b"5", b"6", b"7"]

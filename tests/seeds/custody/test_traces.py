@@ -1,0 +1,27 @@
+"""What a seed plays depends on the seed alone: not on what its process has played before.
+
+Nor on the hashes of texts, which each process has of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.seeds.custody.custody_networks import PLAYED
+from tests.seeds.custody.traces import traces, wear_out
+
+
+def test_a_run_is_a_function_of_its_seed() -> None:
+    """Each is played here behind the ones before it, there behind those after it."""
+    code = [sys.executable, "-m", "tests.seeds.custody.traces", *reversed(PLAYED)]
+    environment = os.environ | {
+        "PYTHONHASHSEED": "7",
+        "PYTHONPATH": os.pathsep.join(filter(None, (str(Path.cwd()), *sys.path))),
+    }
+    other = subprocess.run(code, env=environment, check=True, capture_output=True, text=True)
+    wear_out()
+    assert traces(PLAYED) == json.loads(other.stdout)

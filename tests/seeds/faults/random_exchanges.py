@@ -1,0 +1,216 @@
+"""Random networks whose brokers exchange links all the time, with faults aimed at exchanges.
+
+A network is run twice, as in `random_faults`.  The first run, without faults, shows when links are
+exchanged and where, and nothing may be lost in it at all; the second breaks things on the cycles at
+such moments.  What a fault may cost is what goes over it, in any of the trees of that time.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from unittest.mock import patch
+
+from shoal.broker.effects import TimerFired
+from shoal.clients.records import MigrationRecord
+from shoal.model import BrokerId
+from shoal.overlays.registry import SYSTEMS
+from shoal.overlays.self_organising.moves.moving_publishers import MovingPublishers
+from shoal.overlays.self_organising.quiet_ring.states import State
+from shoal.overlays.tree.oracle import check_tables, expected_tables, next_hops
+from shoal.simulation.judging.checkers import TimedSubscription, Verdict, check_deliveries
+from shoal.simulation.nodes import DETECTION_US
+from shoal.simulation.trace import Published
+from tests.forced_exchanges import BEGIN, SYSTEM, WITH_MOVES, Exchanged, Forced
+from tests.seeds.networks.random_network import END_US, SECOND_US, SETTLE_US, RandomNetwork
+from tests.seeds.networks.trees import path
+
+Links = frozenset[tuple[BrokerId, BrokerId]]
+LENGTHS_US = (1, SECOND_US // 10, SECOND_US, 4 * SECOND_US, 15 * SECOND_US)
+# How often the world looks which links there are.
+LOOK_US = SECOND_US // 10
+
+
+class RandomExchanges:
+    """One seed's network; `run` gives what went wrong."""
+
+    def __init__(
+        self,
+        seed: int,
+        *,
+        lossy: bool = False,
+        patient: bool = False,
+        moves: bool = False,
+        interval_us: int = 400_000,
+    ) -> None:
+        """With `moves` publishers move, too."""
+        system = WITH_MOVES if moves else SYSTEM
+        with patch.dict(SYSTEMS, {system.name: system}):
+            self.network = RandomNetwork(
+                seed, system=system.name, lossy=lossy, patient=patient, interval_us=interval_us
+            )
+        self.world = self.network.world
+        self.random = random = Random(f"exchanges/{seed}")
+        # Faults are drawn elsewhere, so that both runs are the same until the first.
+        self.faults = Random(f"faults of exchanges/{seed}")
+        self.outages: list[tuple[int, int, tuple[str, ...]]] = []
+        self.trees: list[tuple[int, Links]] = []
+        at_us = SETTLE_US
+        while at_us < END_US:
+            self.world.queue.push(at_us, self._exchange, random.random())
+            at_us += random.randint(1, 2 * SECOND_US)
+        for at_us in range(0, END_US + 40 * SECOND_US, LOOK_US):
+            self.world.queue.push(at_us, self._look, None)
+
+    @property
+    def exchanged(self) -> list[Exchanged]:
+        return [row for row in self.world.trace.records if isinstance(row, Exchanged)]
+
+    @property
+    def moves(self) -> int:
+        """How often publishers have moved."""
+        return sum(isinstance(row, MigrationRecord) for row in self.world.trace.records)
+
+    def _look(self, now_us: int, _: None) -> None:
+        links = frozenset(self.world.links)
+        if not self.trees or self.trees[-1][1] != links:
+            self.trees.append((now_us, links))
+
+    def _exchange(self, now_us: int, drawn: float) -> None:
+        """Some broker has decided that some link should go for another."""
+        random, links = Random(drawn), self.world.links
+        if len(self.network.brokers) < 3 or not is_tree(self.network.brokers, links):
+            return
+        cycle = path(links, *random.sample(self.network.brokers, 2))
+        if len(cycle) > 2:
+            key = (BEGIN, str(random.randrange(len(cycle) - 1)), *cycle)
+            self.world.brokers[cycle[-1]].bring(now_us, TimerFired(key))
+
+    # --- what goes wrong ----------------------------------------------------------------------
+
+    def break_exchanges(self, exchanged: list[Exchanged], count: int) -> None:
+        """Something on the cycle of an exchange, shortly before it, during it or just after it."""
+        for row in self.faults.sample(exchanged, min(count, len(exchanged))):
+            cycle = row.exchange.cycle
+            spare_us = (row.done_us - row.begun_us) // 4
+            at_us = self.faults.randint(row.begun_us - spare_us, row.done_us + spare_us)
+            if self.faults.random() < 0.5:
+                self._break(at_us, self.faults.choice(cycle))
+            else:
+                place = self.faults.randrange(len(cycle))
+                self._break(at_us, cycle[place - 1], cycle[place])
+
+    def break_anything(self, count: int) -> None:
+        """Cuts and crashes at any time, each healed after a while; they may overlap."""
+        for _ in range(count):
+            at_us = self.faults.randint(SETTLE_US, END_US)
+            if self.faults.random() < 0.5 and len(self.network.brokers) > 1:
+                self._break(at_us, *self.faults.sample(self.network.brokers, 2))
+            else:
+                self._break(at_us, self.faults.choice(self.network.brokers))
+
+    def _break(self, at_us: int, *parts: str) -> None:
+        until_us = at_us + self.faults.choice(LENGTHS_US)
+        if len(parts) == 2:
+            self.world.cut(at_us, *parts)
+            self.world.heal(until_us, *parts)
+        else:
+            self.world.crash(at_us, *parts)
+            self.world.restart(until_us, *parts)
+        self.outages.append((at_us, until_us + 2 * DETECTION_US, parts))
+
+    # --- judging ------------------------------------------------------------------------------
+
+    def run(self) -> list[str]:
+        self.world.run()
+        self._look(self.world.queue.now_us, None)
+        self.verdict = self._judge_deliveries()
+        problems = [] if self.verdict else [str(self.verdict)]
+        if not self.outages:
+            problems += [f"refused: {refusal}" for refusal in self.world.trace.refused]
+        return problems + self._judge_tree()
+
+    def _judge_deliveries(self) -> Verdict:
+        network, trace = self.network, self.world.trace
+        homes = {interest.subscription.id: home for interest, home in network.interests}
+
+        def excused(row: Published, interest: TimedSubscription) -> bool:
+            return self._excuse(row.broker, row.at_us, homes[interest.subscription.id])
+
+        return check_deliveries(
+            network.publications,
+            [interest for interest, _ in network.interests],
+            sorted(trace.deliveries, key=lambda delivery: delivery.delivered_us),
+            SETTLE_US,
+            handed={row.publication.key: row for row in trace.published},
+            excused=excused,
+        )
+
+    def _excuse(self, source: BrokerId, at_us: int, target: BrokerId) -> bool:
+        """Whether something on the way failed then, in one of the trees of that time."""
+        from_us, until_us = at_us - SETTLE_US, at_us + SETTLE_US
+        broken = [parts for start, end, parts in self.outages if start < until_us and end > from_us]
+        if not broken:
+            return False
+        for place, (start_us, links) in enumerate(self.trees):
+            ends = self.trees[place + 1 :][:1]
+            if start_us < until_us and (not ends or ends[0][0] > from_us):
+                if not is_tree(self.network.brokers, links):
+                    return True
+                way = path(sorted(links), source, target)
+                steps = [{*way[place : place + 2]} for place in range(len(way) - 1)]
+                for parts in broken:
+                    if {*parts} in steps or (len(parts) == 1 and parts[0] in way):
+                        return True
+        return False
+
+    def _judge_tree(self) -> list[str]:
+        """One tree, every broker knows the same, and its tables are the oracle's."""
+        network, world = self.network, self.world
+        links = sorted(world.links)
+        if not is_tree(network.brokers, links):
+            return [f"no tree at the end: {links}"]
+        problems = []
+        neighbours: dict[str, list[str]] = {name: [] for name in network.brokers}
+        for left, right in links:
+            neighbours[left].append(right)
+            neighbours[right].append(left)
+        strategies: dict[str, Forced] = {
+            name: node.machine.strategy
+            for name, node in world.brokers.items()  # type: ignore[misc]
+        }
+        for name, strategy in strategies.items():
+            overlay = strategy.overlay
+            problems += [
+                f"{name} has {what} {sorted(found)}, not {sorted(neighbours[name])}"
+                for what, found in (
+                    ("neighbours", overlay.tree.propagation.neighbours),
+                    ("links", [*world.brokers[name].links]),
+                    ("standings", [*overlay.memory.neighbours]),
+                )
+                if sorted(found) != sorted(neighbours[name])
+            ]
+            if isinstance(strategy.routing, MovingPublishers) and strategy.routing.is_moving:
+                problems.append(f"a publisher still moves through {name}")
+            if overlay._ring.state is not State.FREE or world.brokers[name]._holding is not None:
+                problems.append(f"{name} is {overlay._ring.state}")
+        homes = [
+            (row, world.publisher_broker(row.publisher)) for row in network.kept_advertisements
+        ]
+        interests = [
+            (interest.subscription, home)
+            for interest, home in network.interests
+            if interest.until_us is None
+        ]
+        expected = expected_tables(links, homes, interests)
+        tables = {name: strategy.tables for name, strategy in strategies.items()}
+        return problems + check_tables(
+            {name: rows for name, rows in expected.items() if name in tables}, tables
+        )
+
+
+def is_tree(brokers: list[str], links: list[tuple[str, str]] | Links) -> bool:
+    neighbours: dict[str, list[str]] = {name: [] for name in brokers}
+    for left, right in links:
+        neighbours[left].append(right)
+        neighbours[right].append(left)
+    return len(links) == len(brokers) - 1 and len(next_hops(brokers[0], neighbours)) == len(brokers)

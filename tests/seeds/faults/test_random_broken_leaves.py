@@ -1,0 +1,83 @@
+"""A broker leaves while something breaks: one tree is left, and who was not concerned lost nothing.
+
+A few seeds here, 1,000 by `make soak`; SHOAL_SEEDS="7" or "0-999" replays chosen ones.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from unittest.mock import patch
+
+import pytest
+
+from shoal.broker.effects import Effect, Input, LinkChanged
+from shoal.broker.machine import Broker
+from tests.seeds.chosen import CHOSEN, chosen
+from tests.seeds.faults.broken_leaves import LEAVES_US, BrokenLeave
+from tests.seeds.networks.random_network import END_US, SECOND_US
+from tests.systems import TREES
+
+# 8: links were exchanged after the broker was asked to leave.
+QUICK = (*range(3), 8)
+SOAK = range(1_000)
+# Above anything that a broken leave may take; a publisher's rows are held for 30 s.
+UNTIL_US = END_US + 90 * SECOND_US
+
+
+def _run(seeds: Iterable[int], system: str, *, lossy: bool = False, patient: bool = False) -> int:
+    """Run and judge; how many leaves were broken."""
+    broken = 0
+    for seed in chosen(seeds):
+
+        def network(seed: int = seed) -> BrokenLeave:
+            return BrokenLeave(seed, system=system, lossy=lossy, patient=patient)
+
+        whole = network()
+        if len(whole.neighbours[whole.leaver]) < 2:
+            continue
+        whole.world.run(LEAVES_US + 20 * SECOND_US)
+        faulty = network()
+        faulty.break_something(whole.world.departures[whole.leaver])
+        problems = faulty.run(UNTIL_US)
+        assert not problems, f"SHOAL_SEEDS={seed}: {faulty.fault}: " + "\n".join(problems)
+        broken += 1
+    return broken
+
+
+@pytest.mark.parametrize("system", TREES)
+@pytest.mark.parametrize("patient", [False, True])
+def test_a_leave_that_breaks_leaves_one_tree(system: str, patient: bool) -> None:
+    assert _run(QUICK, system, patient=patient) > 1 or CHOSEN
+
+
+@pytest.mark.parametrize("seed", [4, 7])
+def test_no_link_comes_and_goes_while_a_leave_is_broken(seed: int) -> None:
+    """It did some 30 to 300 times a second, up to 10 s long: one end wanted it, and the other not.
+
+    4: both had agreed on it, but one had been asked for it by a leave that failed.  7: who left
+    opened links anew that had ended because their other ends had moved.
+    """
+    ups: Counter[tuple[str, str]] = Counter()
+    handle = Broker.handle
+
+    def counted(self: Broker, input: Input, now_us: int) -> list[Effect]:
+        if isinstance(input, LinkChanged) and input.up:
+            ups[self.id, input.neighbour] += 1
+        return handle(self, input, now_us)
+
+    whole = BrokenLeave(seed, system="self_organising")
+    whole.world.run(LEAVES_US + 20 * SECOND_US)
+    with patch.object(Broker, "handle", counted):
+        broken = BrokenLeave(seed, system="self_organising")
+        broken.break_something(whole.world.departures[whole.leaver])
+        assert broken.run(UNTIL_US) == []
+    assert max(ups.values()) < 10
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("patient", [False, True])
+@pytest.mark.parametrize("lossy", [False, True])
+@pytest.mark.parametrize("system", TREES)
+def test_a_thousand_leaves_that_break(system: str, lossy: bool, patient: bool) -> None:
+    assert _run(SOAK, system, lossy=lossy, patient=patient) > 500 or CHOSEN

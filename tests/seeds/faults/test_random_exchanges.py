@@ -1,0 +1,104 @@
+"""Random networks whose brokers exchange links, under churn, bad links, crashes and cuts.
+
+Without faults nothing is lost; with them only what goes over what failed.  Nothing comes twice,
+unasked or out of order, and in the end there is one tree, of which every broker knows the same.
+SHOAL_SEEDS="7" or "0-999" replays chosen ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from shoal.overlays.self_organising.moves.reserved_paths import ReservedPaths
+from tests.seeds.chosen import CHOSEN, chosen
+from tests.seeds.faults.random_exchanges import RandomExchanges
+
+QUICK = range(4)
+SOAK = range(1_000)
+# Few publications, so that there is time for many seeds; many, so that some are always under way.
+SELDOM_US, OFTEN_US = 4_000_000, 400_000
+# What has gone wrong once: claims of moves that an exchange turned (17, 65), a link that was ending
+# as another fault came (268), a verdict that came too late (30069).
+FOUND = (17, 65, 268, 30069)
+# A true word that came before the false one was taken back.
+FOUND_LOSSY = (20182,)
+KINDS = pytest.mark.parametrize(
+    "kind", [{}, {"lossy": True}, {"patient": True}], ids=["wires", "bad links", "patient"]
+)
+
+
+def _exchange(seeds: Iterable[int], kind: dict[str, bool], interval_us: int) -> int:
+    """Without faults, then with faults aimed at the exchanges; how many there were."""
+    count = 0
+    for seed in chosen(seeds):
+        network = RandomExchanges(seed, interval_us=interval_us, **kind)
+        problems = network.run()
+        assert not problems, f"SHOAL_SEEDS={seed}: " + "\n".join(problems)
+        count += len(network.exchanged)
+        faulty = RandomExchanges(seed, interval_us=interval_us, **kind)
+        faulty.break_exchanges(network.exchanged, 4)
+        problems = faulty.run()
+        assert not problems, f"SHOAL_SEEDS={seed}, with faults: " + "\n".join(problems)
+    return count
+
+
+@KINDS
+def test_exchanges_and_faults_on_their_cycles(kind: dict[str, bool]) -> None:
+    count = _exchange(QUICK, kind, SELDOM_US)
+    assert CHOSEN or count > 40
+
+
+def test_what_was_found_over_bad_links() -> None:
+    _exchange(FOUND_LOSSY, {"lossy": True}, SELDOM_US)
+
+
+def test_exchanges_under_load() -> None:
+    _exchange(range(100, 103), {}, OFTEN_US)
+
+
+def test_publishers_move_meanwhile() -> None:
+    moves = sum(_moves(seed, OFTEN_US) for seed in chosen(QUICK))
+    assert CHOSEN or moves > 40
+    _exchange((*range(100, 103), *FOUND), {"moves": True}, SELDOM_US)
+
+
+def _moves(seed: int, interval_us: int) -> int:
+    network = RandomExchanges(seed, moves=True, interval_us=interval_us)
+    problems = network.run()
+    assert not problems, f"SHOAL_SEEDS={seed}: " + "\n".join(problems)
+    return network.moves
+
+
+def test_the_judges_notice_moves_that_cross_exchanges(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ReservedPaths, "reserve", lambda self, *move: self._send_away(*move))
+    networks = (RandomExchanges(seed, moves=True) for seed in range(20))
+    assert any("lost=((" in problem for network in networks for problem in network.run())
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("moves", [False, True])
+@pytest.mark.parametrize("interval_us", [SELDOM_US, OFTEN_US])
+@KINDS
+def test_many_exchanges(kind: dict[str, bool], interval_us: int, moves: bool) -> None:
+    _exchange(SOAK, kind | {"moves": moves}, interval_us)
+
+
+def _at_any_time(seeds: Iterable[int], *, moves: bool = False) -> None:
+    for seed in chosen(seeds):
+        network = RandomExchanges(seed, moves=moves, interval_us=SELDOM_US)
+        network.break_anything(6)
+        problems = network.run()
+        assert not problems, f"SHOAL_SEEDS={seed}: " + "\n".join(problems)
+
+
+@pytest.mark.parametrize("moves", [False, True])
+def test_faults_at_any_time(moves: bool) -> None:
+    _at_any_time(QUICK, moves=moves)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("moves", [False, True])
+def test_many_faults_at_any_time(moves: bool) -> None:
+    _at_any_time(SOAK, moves=moves)

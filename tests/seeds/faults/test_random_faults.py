@@ -1,0 +1,143 @@
+"""Random networks whose links break, whose brokers crash and whose publishers go away.
+
+What may be lost meanwhile `shoal.simulation.judging.outages` says, and nothing else is; nothing
+raises, nothing arrives twice, unasked or out of order, every publisher arrives somewhere and says
+all that it has to say, and when all is up again every table of the tree is as if nothing had
+happened.
+A few seeds here, 300 by `make soak`; SHOAL_SEEDS="7" or "0-999" replays chosen ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from shoal.clients.publisher import Publisher
+from shoal.clients.records import ReturnRecord
+from shoal.overlays.publisher_relocation.migration import Migrations
+from tests.seeds.chosen import CHOSEN, chosen
+from tests.seeds.faults.random_faults import FaultyNetwork, moves_without_faults
+
+QUICK = range(3)
+QUICK_MOVES = range(5)
+SOAK = range(300)
+MOVING = ["grape", "pop"]
+
+LOSSY = pytest.mark.parametrize("lossy", [False, True], ids=["wires", "bad links"])
+
+
+def _at_any_time(seeds: Iterable[int], system: str, lossy: bool) -> None:
+    for seed in chosen(seeds):
+        network = FaultyNetwork(seed, system=system, lossy=lossy)
+        network.break_anything(6)
+        problems = network.run()
+        assert not problems, f"SHOAL_SEEDS={seed}: " + "\n".join(problems)
+
+
+def _while_moving(seeds: Iterable[int], system: str, lossy: bool, each: int) -> tuple[int, int]:
+    """How many deliveries were required, and how many publishers came back."""
+    required = returned = 0
+    for seed in chosen(seeds):
+        moves = moves_without_faults(seed, system=system, lossy=lossy)
+        network = FaultyNetwork(seed, system=system, lossy=lossy)
+        network.break_moves(moves, each)
+        problems = network.run()
+        assert not problems, f"SHOAL_SEEDS={seed}: " + "\n".join(problems)
+        required += network.verdict.required
+        records = network.world.trace.records
+        returned += sum(isinstance(row, ReturnRecord) for row in records)
+    return required, returned
+
+
+@LOSSY
+@pytest.mark.parametrize("system", ["tree", *MOVING])
+def test_faults_at_any_time(system: str, lossy: bool) -> None:
+    _at_any_time(QUICK, system, lossy)
+
+
+@LOSSY
+@pytest.mark.parametrize("system", MOVING)
+def test_faults_in_the_middle_of_moves(system: str, lossy: bool) -> None:
+    required, returned = _while_moving(QUICK_MOVES, system, lossy, each=3)
+    assert CHOSEN or (required > 0 and returned > 0)
+
+
+def _with_patient_neighbours(seeds: Iterable[int], system: str) -> None:
+    """Brokers that crash come back to neighbours that have kept what they knew from them."""
+    for seed in chosen(seeds):
+        network = FaultyNetwork(seed, system=system, patient=True)
+        if system == "tree" or seed % 2:
+            network.break_anything(6)
+        else:
+            network.break_moves(moves_without_faults(seed, system=system), 3)
+        problems = network.run()
+        assert not problems, f"SHOAL_SEEDS={seed}: " + "\n".join(problems)
+
+
+@pytest.mark.parametrize("system", ["tree", *MOVING])
+def test_faults_among_patient_neighbours(system: str) -> None:
+    _with_patient_neighbours(QUICK, system)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("system", ["tree", *MOVING])
+def test_many_faults_among_patient_neighbours(system: str) -> None:
+    _with_patient_neighbours(SOAK, system)
+
+
+@pytest.mark.soak
+@LOSSY
+@pytest.mark.parametrize("each", [1, 2, 4])
+@pytest.mark.parametrize("system", MOVING)
+def test_faults_in_the_middle_of_many_moves(system: str, each: int, lossy: bool) -> None:
+    required, returned = _while_moving(SOAK, system, lossy, each)
+    assert CHOSEN or (required > 10_000 and returned > 50)
+
+
+@pytest.mark.soak
+@LOSSY
+@pytest.mark.parametrize("system", ["tree", *MOVING])
+def test_many_faults_at_any_time(system: str, lossy: bool) -> None:
+    _at_any_time(SOAK, system, lossy)
+
+
+# --- the judges bite --------------------------------------------------------------------------
+
+
+def withdraw_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mutant: the broker at a break keeps nothing for the publisher that may come back."""
+    link = Migrations.link
+
+    def mutant(self, *arguments):  # type: ignore[no-untyped-def]
+        for row in self._tree.tables.advertisements.values():
+            row.turned_us = None
+        link(self, *arguments)
+
+    monkeypatch.setattr(Migrations, "link", mutant)
+
+
+def wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mutant: the publisher never goes back."""
+    monkeypatch.setattr(Publisher, "_turn_round", lambda self, now_us: [])
+
+
+def count_no_moves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mutant: whoever said it first is right, as before there were counters."""
+    request = Publisher._try
+
+    def mutant(self, path, now_us):  # type: ignore[no-untyped-def]
+        self._moves = 0
+        return request(self, path, now_us)
+
+    monkeypatch.setattr(Publisher, "_try", mutant)
+
+
+@pytest.mark.parametrize("mutate", [withdraw_at_once, wait_for_ever, count_no_moves])
+def test_the_judges_notice(mutate, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+    moves = {seed: moves_without_faults(seed, system="grape") for seed in (51, 53, 57, 60)}
+    mutate(monkeypatch)
+    networks = {seed: FaultyNetwork(seed, system="grape") for seed in moves}
+    for seed, network in networks.items():
+        network.break_moves(moves[seed], 2)
+    assert any(network.run() for network in networks.values())

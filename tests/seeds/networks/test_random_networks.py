@@ -1,0 +1,59 @@
+"""Random networks under churn and migrations: nothing lost, doubled, made up or out of order.
+
+A few seeds here, 1,000 by `make soak`; SHOAL_SEEDS="7" or "0-999" replays chosen ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from shoal.clients.records import MigrationRecord
+from tests.seeds.chosen import CHOSEN, chosen
+from tests.seeds.networks.random_network import RandomNetwork
+
+QUICK = range(10)
+LOSSY = range(4)
+SOAK = range(1_000)
+MOVING = pytest.mark.parametrize("system", ["grape", "pop"])
+
+
+def _run(seeds: Iterable[int], system: str, *, lossy: bool = False) -> tuple[int, int]:
+    """Run and judge; how many deliveries were required, and how many migrations there were."""
+    required = migrations = 0
+    for seed in chosen(seeds):
+        network = RandomNetwork(seed, system=system, lossy=lossy)
+        problems = network.run()
+        assert not problems, f"SHOAL_SEEDS={seed}: " + "\n".join(problems)
+        required += network.required
+        migrations += sum(isinstance(row, MigrationRecord) for row in network.world.trace.records)
+    return required, migrations
+
+
+def test_nothing_is_lost_while_clients_come_and_go() -> None:
+    required, migrations = _run(QUICK, "tree")
+    assert required > 0 or CHOSEN
+    assert migrations == 0
+
+
+@MOVING
+def test_nothing_is_lost_while_publishers_move(system: str) -> None:
+    required, migrations = _run(QUICK, system)
+    assert required > 0 or CHOSEN
+    assert migrations > 0 or CHOSEN
+
+
+@MOVING
+def test_nothing_is_lost_over_links_that_lose_and_reorder(system: str) -> None:
+    required, migrations = _run(LOSSY, system, lossy=True)
+    assert required > 0 or CHOSEN
+    assert migrations > 0 or CHOSEN
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("lossy", [False, True])
+@pytest.mark.parametrize("system", ["tree", "grape", "pop"])
+def test_a_thousand_networks_lose_nothing(system: str, lossy: bool) -> None:
+    required, _ = _run(SOAK, system, lossy=lossy)
+    assert required > 1_000_000 or CHOSEN

@@ -1,0 +1,24 @@
+"""Brokers killed at random: what was settled had been delivered, in order, and nothing hangs."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.seeds.restarts.random_kills import play
+from tests.systems import TREES
+
+SEEDS = (*range(20), *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(20, 60)))
+
+
+@pytest.mark.parametrize("is_stored", [False, True], ids=["settled", "stored"])
+@pytest.mark.parametrize("system", TREES)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_random_kills(seed: int, system: str, is_stored: bool) -> None:
+    play(seed, system, is_stored=is_stored)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("is_stored", [False, True], ids=["settled", "stored"])
+@pytest.mark.parametrize("seed", range(1_000, 4_000))
+def test_random_kills_at_length(seed: int, is_stored: bool) -> None:
+    play(seed, is_stored=is_stored)

@@ -1,0 +1,51 @@
+"""BlueDove brokers killed at random, also two and all at once: what was settled had been delivered.
+
+A few seeds here, 600 by `make soak`.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from shoal.overlays.bluedove.absences import Absences
+from shoal.overlays.bluedove.serving.handover import Handover
+from tests.seeds.restarts.random_restarts import play
+
+SOAK = range(1_000, 1_600)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_restarts(seed: int) -> None:
+    cluster = play(seed)
+    assert cluster.required > 0
+    assert cluster.killed > 0
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", SOAK)
+def test_random_restarts_at_length(seed: int) -> None:
+    play(seed)
+
+
+# --- the judge bites --------------------------------------------------------------------------
+
+
+def one_of(seeds: range) -> None:
+    for seed in seeds:
+        play(seed)
+
+
+def test_a_first_segment_that_is_matched_at_once_is_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Handover, "begin", lambda *_: None)
+    with pytest.raises(AssertionError, match="'s"):
+        one_of(range(12))
+
+
+def test_a_hole_that_is_filled_without_those_away_is_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Absences, "went", lambda self, broker, _: self._given_up.add(broker))
+    with pytest.raises(AssertionError, match="'s"):
+        one_of(range(12))
