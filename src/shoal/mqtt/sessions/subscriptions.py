@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from shoal.matching import TopicIndex, read_topic_filter
+from shoal.matching.filed.filters import longest_text
 from shoal.model import Attributes
-from shoal.mqtt.content import Json, attributes_of, work_on
+from shoal.mqtt.content import TOPIC_ATTRIBUTE, Json, attributes_of, work_on
 from shoal.mqtt.door.network import Door
 from shoal.mqtt.messages import Message
 from shoal.mqtt.sessions.groups import Group
@@ -157,6 +158,14 @@ class Subscriptions:
                 self._work.clear()
             self._work[topic] = work
         return work
+
+    def work_on(self, attributes: Attributes) -> int:
+        """As `work_of`, of a publication with these that comes from the network; all of it."""
+        topic = attributes.get(TOPIC_ATTRIBUTE)
+        if not isinstance(topic, str):
+            return 0
+        work, filters = self.work_of(topic)
+        return work + work_of_filters(filters, longest_text(attributes))
 
     @property
     def are_plain(self) -> bool:

@@ -17,18 +17,16 @@ from functools import partial
 from shoal.broker.custody import Custody, is_assured
 from shoal.broker.effects import Deliver, Requested
 from shoal.broker.messages import Message, Publish
-from shoal.matching.filed.filters import longest_text
-from shoal.model import Attributes, BrokerId, ClientId, Publication, SubscriptionId
+from shoal.model import BrokerId, ClientId, Publication, SubscriptionId
 from shoal.mqtt.access import Admission, Credentials
 from shoal.mqtt.broker_clients import BrokerClients
 from shoal.mqtt.connection.connection import Connection
 from shoal.mqtt.connection.effects import Ask, ClientEffect, Close, HalfClose, Write
-from shoal.mqtt.content import TOPIC_ATTRIBUTE, Json
+from shoal.mqtt.content import Json
 from shoal.mqtt.federation.moving import Servers
 from shoal.mqtt.limits import Limits
 from shoal.mqtt.notices import Party
 from shoal.mqtt.sessions.delivering.outgoing import ClientConnection
-from shoal.mqtt.sessions.subscriptions import work_of_filters
 from shoal.runtime.addresses import Address
 from shoal.runtime.doors.asking import Asking, subscribed
 from shoal.runtime.doors.entry.audit import Audit
@@ -74,8 +72,7 @@ class MqttDoor:
     ) -> None:
         """With `files` it is again what they say; JournalError if they cannot be read.
 
-        `moves_subscribers`: the broker's system asks who gets what.  `has_cycles`: publications may
-        go several ways.
+        `moves_subscribers`: its system asks who gets what; `has_cycles`: there are several ways.
         """
         self.node = node
         self.clients = BrokerClients(
@@ -130,7 +127,10 @@ class MqttDoor:
             publishers.at_wait = self._slow_down
             publishers.owes = self._owes
             publishers.settled = self._settled
-        node.weighing.takers.append((lambda: self.clients.subscriptions.count, self._takes_us))
+        subscriptions = self.clients.subscriptions
+        node.weighing.takers.append(
+            (lambda: subscriptions.count, lambda what: WORK_US * subscriptions.work_on(what))
+        )
         node.at_flush(Phase.DELIVER, self._hand_on)
         if self.journal is not None:
             node.at_flush(Phase.RECORD, self._record)
@@ -384,14 +384,6 @@ class MqttDoor:
 
     def deliver(self, delivery: Deliver) -> None:
         self._delivered.append(delivery)
-
-    def _takes_us(self, attributes: Attributes) -> int:
-        """About how long a publication takes on its way to clients."""
-        topic = attributes.get(TOPIC_ATTRIBUTE)
-        if not isinstance(topic, str):
-            return 0
-        work, filters = self.clients.subscriptions.work_of(topic)
-        return WORK_US * (work + work_of_filters(filters, longest_text(attributes)))
 
     def notify(self, message: Message) -> None:
         """What a broker tells a client's library; the door's own clients need not know."""

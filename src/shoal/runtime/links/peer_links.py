@@ -82,9 +82,8 @@ class PeerLinks:
         self._numbers = count(1)
         # Where connections go that are no links.
         self.couriers: Door | None = None
-        self._dialling = Dialling(
-            self, node.id, settings, self._say_hello, self._vanish, self._not_up
-        )
+        told = self._say_hello, self._vanish, self._not_up
+        self._dialling = Dialling(self, node.id, settings, *told)
         self._handing = HandingOn(
             node, self._links.values, self._flush_soon, has_cycles=settings.has_cycles
         )
