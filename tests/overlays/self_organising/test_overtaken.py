@@ -42,3 +42,18 @@ def test_it_does_not_once_its_old_link_has_gone_for_another() -> None:
     is_in, out = b4_meets_b2(Standing(False, 30))
     assert not is_in
     assert EndLink("B2") in out
+
+
+def test_who_takes_a_leavers_place_says_so_later_than_others_whose_clocks_are_ahead() -> None:
+    forced = Forced(BrokerContext("B4", ("B1", "B5"), Random(1)))
+    known = {"B1": Standing(True, 900), "B5": Standing(False, 800)}
+    out: list[Effect] = []
+    facts = {STANDINGS: msgspec.to_builtins(known)}
+    forced.start(Started(former=(), give_up_us=60_000_000, facts=facts), 40, out)
+    forced.overlay.replaced("B1", ("B5", "B6"), 50, out)
+    found = {name: forced.overlay.memory.standing(name) for name in ("B1", "B5", "B6")}
+    assert found == {
+        "B1": Standing(False, 901),
+        "B5": Standing(True, 801),
+        "B6": Standing(True, 50),
+    }

@@ -52,6 +52,11 @@ class Memory:
         self._is_said &= self._rows.get(neighbour) == standing
         self._rows[neighbour] = standing
 
+    def settle(self, neighbour: BrokerId, now_us: int, *, is_in: bool) -> None:
+        """That is so from now on, which is later than before, also where other clocks are ahead."""
+        since_us = max(now_us, self.standing(neighbour).since_us + 1)
+        self.put(neighbour, Standing(is_in, since_us))
+
     def exchanged(self, verdict: Verdict) -> None:
         """Links are exchanged on a cycle of which this broker is one."""
         if verdict not in self.done:

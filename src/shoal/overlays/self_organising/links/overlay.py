@@ -360,9 +360,9 @@ class Overlay:
     ) -> None:
         """A neighbour leaves the network, and others take its place."""
         if old is not None:
-            self.memory.put(old, Standing(False, now_us))
+            self.memory.settle(old, now_us, is_in=False)
         for each in new:
-            self.memory.put(each, Standing(True, now_us))
+            self.memory.settle(each, now_us, is_in=True)
         self._routing.replaced(old, new, now_us, out)
 
     def _greet_stranger(self, neighbour: BrokerId, out: list[Effect]) -> None:
