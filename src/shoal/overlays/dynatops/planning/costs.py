@@ -28,7 +28,7 @@ class Standing(NamedTuple):
 
     brokers    (positions) who stands there
     is_member  (topics, positions) whether who stands there subscribes
-    members    (topics, most of any) the positions of these, in any order
+    members    (topics, most of any) the positions of these, ascending
     counts     (topics) how many of them there are
     below      (topics, positions) how many subscribing brokers are there or behind
     relaying   (positions) cost of what is relayed there for others, Eq. 10
@@ -140,6 +140,7 @@ def after_swap(problem: Problem, found: Standing, left: int, right: int) -> Stan
         found.below,
         found.is_member,
         found.members,
+        found.counts,
         found.relaying,
         problem.publications,
         left,

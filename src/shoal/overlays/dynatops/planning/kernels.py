@@ -81,7 +81,7 @@ def delay_cost_at(
 
 @kernel
 def members_of(is_member: Flags) -> tuple[Numbers, Numbers]:
-    """(topics, most of any) where each topic's members stand, and (topics) how many there are."""
+    """(topics, most of any) where each topic's members stand, ascending; (topics) how many."""
     counts = np.zeros(len(is_member), np.int32)
     for topic in range(len(is_member)):
         for position in range(is_member.shape[1]):
@@ -194,6 +194,7 @@ def swap(
     below: Numbers,
     is_member: Flags,
     members: Numbers,
+    counts: Numbers,
     relaying: Amounts,
     publications: Amounts,
     left: int,
@@ -206,10 +207,7 @@ def swap(
         row = of[topic]
         root = roots[row]
         here, there = (left, right) if is_member[topic, left] else (right, left)
-        number = 0
-        while members[topic, number] != here:
-            number += 1
-        members[topic, number] = there
+        _replace(members[topic], counts[topic], here, there)
         for sign in (-1, 1):
             if sign == 1:
                 _turn(root, parents[row], below[topic], is_member[topic], left)
@@ -222,6 +220,23 @@ def swap(
                     if below[topic, at] and not is_member[topic, at] and not is_shared:
                         relaying[at] += sign * publications[topic]
                     at = parents[row, at]
+
+
+@kernel
+def _replace(members: Numbers, count: int, here: int, there: int) -> None:
+    """Put one in the place of another among ascending numbers, which stay so: memory is read in
+    its order.
+    """
+    number = 0
+    while members[number] != here:
+        number += 1
+    while number > 0 and members[number - 1] > there:
+        members[number] = members[number - 1]
+        number -= 1
+    while number + 1 < count and members[number + 1] < there:
+        members[number] = members[number + 1]
+        number += 1
+    members[number] = there
 
 
 @kernel
