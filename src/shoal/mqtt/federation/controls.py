@@ -113,7 +113,7 @@ class SessionState(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
     `received` are identifiers of QoS 2 publications from the client; `user` and `began_us` are as
     in `Entered`.  `arriving_us` is the stamp of a journey that this session is still on.  `had` is
-    what it has had so far: of each door that publishes, the last publication.  It lacks `gaps`, and
+    what it has had so far: of each stream the last publication.  It lacks `gaps`, and
     may have had what is `heard` where it was, which may be `all_heard` there (see `Had`).  While
     something that its client published at QoS 2 is not `is_settled`, what it publishes next waits.
     """

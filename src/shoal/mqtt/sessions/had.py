@@ -40,7 +40,7 @@ class Heard(NamedTuple):
 
 
 class Had:
-    """The `last` that it had elsewhere of each door that publishes, all before it, and `gaps`."""
+    """The `last` that it had elsewhere of each stream, all before it, and the `gaps` in that."""
 
     __slots__ = ("gaps", "last")
 

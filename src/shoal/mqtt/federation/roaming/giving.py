@@ -44,7 +44,7 @@ from shoal.mqtt.federation.roaming.moves import Move
 from shoal.mqtt.limits import MICROSECONDS
 from shoal.mqtt.memory.journal import Journal
 from shoal.mqtt.sessions.delivering.outgoing import Outgoing
-from shoal.mqtt.sessions.had import Gaps, Last, of_doors
+from shoal.mqtt.sessions.had import Gaps, Last
 from shoal.mqtt.sessions.session import Session
 from shoal.mqtt.sessions.sessions import Sessions
 from shoal.mqtt.sessions.subscriptions import Subscriptions
@@ -141,15 +141,15 @@ class Giving:
         """What a session has had, what it lacks, and what it may have had (see `SessionState`).
 
         It has had what came here, unless that may have come elsewhere.  All before the last one of
-        a door has come, too, where order is kept.
+        a stream has come, too, where order is kept.
         """
         last, gaps = (session.had.last, session.had.gaps) if session.had is not None else ({}, {})
         if self.journal is None:
             return last, gaps, {}, False
         heard = self.journal.heard_in_short
         if session.arriving_us is None:
-            here = of_doors(heard.last)
-            last = last | {door: max(number, last.get(door, 0)) for door, number in here.items()}
+            here = heard.last.items()
+            last = last | {stream: max(number, last.get(stream, 0)) for stream, number in here}
         return last, gaps, *heard
 
     def restored(self, session: Session, now_us: int) -> None:
