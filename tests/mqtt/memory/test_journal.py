@@ -217,6 +217,7 @@ def lacking() -> tuple[RememberingHouse, Journal]:
 
 def make_up(house: RememberingHouse, number: int) -> None:
     message = Message("t", b"", qos=1, publisher="p", published_us=house.now_us)
+    message.key = ("p", number)
     house.clients._fan_out.make_up(message, "p", number, house.now_us)
 
 

@@ -12,9 +12,12 @@ def test_random_sessions(seed: int) -> None:
     play(seed)
 
 
-@pytest.mark.parametrize("seed", [412, 566, 901])
+@pytest.mark.parametrize("seed", [412, 566, 901, 7146])
 def test_clients_that_hardly_stay(seed: int) -> None:
-    """In 566 a session was taken where it went, and nobody knew where that was."""
+    """In 566 a session was taken where it went, and nobody knew where that was.
+
+    In 7146 it was thought to lack what had been held for it where it came back.
+    """
     play(seed, RESTLESS)
 
 

@@ -71,11 +71,9 @@ class FanOut:
         copies, _ = _copies(message, self._subscriptions.match(message))
         for session, subscriptions in copies.items():
             if session.had is not None and session.had.lacks(stream, number):
-                session.had.fill(stream, number)
                 self._statistics.deliveries += 1
                 _deliver_once(message, session, subscriptions, now_us)
-                if session.journal is not None:
-                    session.journal.filled(session)
+                session.has_got(message.key)
 
     def hand(self, message: Message, subscription: ClientSubscription, now_us: int) -> None:
         """Deliver to this one."""

@@ -9,14 +9,15 @@ dead.  These are its gaps, by stream (`shoal.mqtt.door.repeats`).
 [True, False]
 >>> [had.lacks("$mqtt/B1", number) for number in (141, 142, 161, 162)]
 [False, True, True, False]
->>> had.fill("$mqtt/B1", 150)  # in their order, so that none before it is to come
+>>> had.fill(("$mqtt/B1", 150))
+True
 >>> had.gaps
-{'$mqtt/B1': ((150, 161),), 'p': ((-1, 9),)}
+{'$mqtt/B1': ((141, 149), (150, 161)), 'p': ((-1, 9),)}
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from shoal.model import ClientId
@@ -75,17 +76,31 @@ class Had:
         """Whether this may have come here, or where it was, before the session did."""
         return any(low < number <= high for low, high in self.gaps.get(stream, ()))
 
-    def fill(self, stream: str, number: int) -> None:
-        """It has this now; what was before it in a gap, it did not want."""
-        ranges = (
-            (number if low < number <= high else low, high)
-            for low, high in self.gaps.get(stream, ())
-        )
-        rest = tuple((low, high) for low, high in ranges if low < high)
-        if rest:
-            self.gaps[stream] = rest
-        else:
-            self.gaps.pop(stream, None)
+    def fill(self, key: tuple[ClientId, int]) -> bool:
+        """It has this now; whether it had lacked it.
+
+        Of more gaps than are kept the first go: they come in their order, or nearly so.
+        """
+        publisher, number = key
+        # The number is of the publisher; of which of its streams is not known.
+        found = [
+            stream
+            for stream in self.gaps
+            if stream.partition("\0")[0] == publisher and self.lacks(stream, number)
+        ]
+        for stream in found:
+            ranges = tuple(_without(number, self.gaps[stream]))
+            if ranges:
+                self.gaps[stream] = ranges[-MOST_GAPS:]
+            else:
+                del self.gaps[stream]
+        return bool(found)
+
+
+def _without(number: int, ranges: Gaps) -> Iterator[tuple[int, int]]:
+    for low, high in ranges:
+        parts = ((low, number - 1), (number, high)) if low < number <= high else ((low, high),)
+        yield from ((start, end) for start, end in parts if start < end)
 
 
 class Lacking:

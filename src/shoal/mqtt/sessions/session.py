@@ -256,6 +256,12 @@ class Session(Delivery):
         else:
             self.diversion.deliver(message, qos, retain, identifiers, now_us)
 
+    def has_got(self, key: tuple[str, int] | None) -> None:
+        """If it lacked this of what had come before it, it does so no more."""
+        had, journal = self.had, self.journal
+        if key is not None and had is not None and had.fill(key) and journal is not None:
+            journal.filled(self)
+
     # --- what comes from the client -----------------------------------------------------------
 
     @property

@@ -8,7 +8,9 @@ import msgspec
 
 from shoal.broker.custody import marked
 from shoal.broker.effects import Deliver
+from shoal.mqtt.codec.packets import Connect
 from shoal.mqtt.codec.properties import Properties
+from tests.mqtt.house import House
 from tests.mqtt.network_house import Network
 from tests.mqtt.remembering import Memory
 
@@ -16,6 +18,28 @@ KEPT: dict[str, Any] = {
     "clean_start": False,
     "properties": Properties(session_expiry_interval_s=1_000),
 }
+
+
+class Repeating:
+    """Notes what one broker's machine delivers, and can deliver it again as after a kill."""
+
+    def __init__(self, house: House) -> None:
+        self._house, self._deliver = house, house.clients.deliver
+        self.delivered: list[Deliver] = []
+        house.clients.deliver = self._noticing  # type: ignore[method-assign]
+        house.clients.arrivals.notice_repeats({})
+
+    def _noticing(self, deliveries: Any, now_us: int) -> Any:
+        self.delivered.extend(deliveries)
+        return self._deliver(deliveries, now_us)
+
+    def repeat(self, house: House, payload: bytes) -> None:
+        """A copy of what was delivered with that payload comes to a broker."""
+        first = next(each for each in self.delivered if payload in each.routed.publication.body)
+        publication = marked(first.routed.publication)
+        copy = msgspec.structs.replace(first.routed, publication=publication)
+        again = msgspec.structs.replace(first, routed=copy)
+        house.carry_out(house.clients.deliver([again], house.now_us))
 
 
 def test_a_copy_that_was_kept_for_a_broker_while_it_was_dead_is_a_repeat() -> None:
@@ -26,25 +50,67 @@ def test_a_copy_that_was_kept_for_a_broker_while_it_was_dead_is_a_repeat() -> No
     publisher = network["B1"].connect("p", properties=promises)
     subscriber = network["B3"].connect("s", **KEPT)
     subscriber.subscribe("a", qos=2)
-    delivered: list[Deliver] = []
-    deliver = network["B3"].clients.deliver
-
-    def noticing(deliveries: Any, now_us: int) -> Any:
-        delivered.extend(deliveries)
-        return deliver(deliveries, now_us)
-
-    network["B3"].clients.deliver = noticing  # type: ignore[method-assign]
-    publisher.publish("a", b"1", qos=2)
-    assert subscriber.take_payloads() == [b"1"]
-    (first,) = (each for each in delivered if each.routed.publication.publisher == "p")
+    repeating = Repeating(network["B3"])
+    publisher.publish("a", b"first", qos=2)
+    assert subscriber.take_payloads() == [b"first"]
     subscriber.lose()
     subscriber = network["B2"].connect("s", **KEPT)
     assert subscriber.connack.session_present
     network.after(10)
-    copy = msgspec.structs.replace(first.routed, publication=marked(first.routed.publication))
-    again = msgspec.structs.replace(first, routed=copy)
-    site = network["B2"]
-    site.carry_out(site.clients.deliver([again], site.now_us))
+    repeating.repeat(network["B2"], b"first")
     assert subscriber.take_payloads() == []
     publisher.publish("a", b"2", qos=2)
     assert subscriber.take_payloads() == [b"2"]
+
+
+def test_what_was_held_for_who_comes_back_does_not_come_again() -> None:
+    """It came to B1 while the session was on its way from there, and on its way back."""
+    network = Network("B1", "B2")
+    Memory(network)
+    network.after(20)
+    publisher = network["B1"].connect("p")
+    subscriber = network["B1"].connect("s", **KEPT)
+    subscriber.subscribe("a", qos=2)
+    publisher.publish("a", b"before", qos=2)
+    subscriber.take()
+    subscriber.lose()
+    repeating = Repeating(network["B1"])
+    subscriber = network["B2"].connect("s", **KEPT)
+    network.is_slow = True
+    subscriber.lose()
+    subscriber = network["B1"].open()
+    subscriber.send(Connect("s", **KEPT))
+    publisher.publish("a", b"meanwhile", qos=2)
+    network.is_slow = False
+    network.settle()
+    for _ in range(20):
+        network.after(1)
+    connack, *_ = subscriber.take()
+    assert connack.session_present
+    repeating.repeat(network["B1"], b"meanwhile")
+    assert subscriber.take() == []
+
+
+def test_what_was_sent_on_does_not_come_again() -> None:
+    """B2 had it before the session was there, which got it from B1, where it was."""
+    network = Network("B1", "B2")
+    Memory(network)
+    network.after(20)
+    publisher = network["B2"].connect("p")
+    subscriber = network["B1"].connect("s", **KEPT)
+    subscriber.subscribe("a", qos=2)
+    subscriber.lose()
+    network["B2"].connect("t").subscribe("a", qos=2)
+    repeating = Repeating(network["B2"])
+    network.is_slow = True
+    subscriber = network["B2"].open()
+    subscriber.send(Connect("s", **KEPT))
+    publisher.publish("a", b"meanwhile", qos=2)
+    network.is_slow = False
+    network.settle()
+    for _ in range(20):
+        network.after(1)
+    connack, *_ = subscriber.take()
+    assert connack.session_present
+    repeating.repeat(network["B2"], b"meanwhile")
+    assert subscriber.take() == []

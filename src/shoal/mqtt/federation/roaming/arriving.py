@@ -29,7 +29,7 @@ from shoal.mqtt.federation.roaming.moves import Latecomers, Loop, Move, SendItem
 from shoal.mqtt.limits import MICROSECONDS
 from shoal.mqtt.memory.journal import Journal
 from shoal.mqtt.sessions.delivering.outgoing import Outgoing
-from shoal.mqtt.sessions.had import Had, Heard
+from shoal.mqtt.sessions.had import Had, Heard, Last
 from shoal.mqtt.sessions.session import Farewell, Session
 from shoal.mqtt.sessions.sessions import Sessions
 from shoal.mqtt.sessions.subscriptions import Subscriptions
@@ -183,7 +183,7 @@ class Arriving:
         session.received.update(state.received)
         session.waits_to_publish = not state.is_settled
         self._await_settling(session, state.journey, now_us)
-        self._note_had(session, state)
+        self._note_had(session, state, given)
         move.known.update(waiting.came)
         for item in waiting.items:
             message = message_of(item, now_us)
@@ -206,9 +206,15 @@ class Arriving:
         move.untold = filling.shared
         self._tell_groups(move, now_us)
 
-    def _note_had(self, session: Session, state: SessionState) -> None:
-        """What it had elsewhere; of what came here before it, it lacks what it had not."""
-        here = self.journal.heard_in_short.last if self.journal is not None else {}
+    def _note_had(self, session: Session, state: SessionState, given: Move | None) -> None:
+        """What it had elsewhere; of what came here before it, it lacks what it had not.
+
+        What came here since it was given has gone after it, or waits for it.
+        """
+        here: Last = {}
+        stayed = given is not None and _stayed_open(given, state) and not given.may_have_departed
+        if self.journal is not None and not stayed:
+            here = self.journal.heard_in_short.last
         had = Had.arrived(state.had, state.gaps, Heard(state.heard, state.all_heard), here)
         if had.last or had.gaps:
             session.had = had
@@ -237,7 +243,7 @@ class Arriving:
         rest: list[Outgoing] = []
         # By way of whomever it comes: as long as this broker has not departed, all of them tell
         # what has come on that journey.
-        if not given.is_departed and state.began_us == session.began_us:
+        if _stayed_open(given, state):
             for outgoing in session.on_its_way():
                 key = outgoing.message.key
                 if key is not None and not outgoing.packet_id and key not in waiting.came:
@@ -336,3 +342,8 @@ class Arriving:
             self._timers.cancel((OPEN_TIMER, move.arrival))
             self._timers.cancel((SETTLING_TIMER, move.arrival))
             self._moves.pop(move.arrival, None)
+
+
+def _stayed_open(given: Move, state: SessionState) -> bool:
+    """Whether a session that comes back took what this broker got since it was given."""
+    return not given.is_departed and given.session.began_us == state.began_us

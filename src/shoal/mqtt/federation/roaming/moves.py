@@ -227,6 +227,7 @@ class Move:
 
     def note(self, key: tuple[str, int] | None) -> None:
         """Remember what came."""
+        self.session.has_got(key)
         if key is not None and self.arrival is not None and key not in self.known:
             self.known[key] = None
             if self.session.journal is not None:
