@@ -13,7 +13,8 @@ from pyspark.sql import SparkSession
 from shoal.frames.errors import TableError
 from shoal.pipeline.checks.provenance import DEFINITIONS, SPARK, judge_of
 from shoal.pipeline.schemas import COMING_AND_GOING, arrow_schema
-from shoal.pipeline.small import tables as small_tables
+from shoal.pipeline.small import judge
+from shoal.pipeline.small import truth as small_truth
 from shoal.pipeline.small.tables import NeedsSparkError, write_part
 from shoal.pipeline.small.truth import write_small_truth
 from shoal.pipeline.truth import write_truth
@@ -53,7 +54,10 @@ def write_workload(folder: Path, texts: list[str], publications: int) -> Path:
     return folder
 
 
-def test_both_expect_the_same_deliveries(spark: SparkSession, tmp_path: Path) -> None:
+def test_both_expect_the_same_deliveries(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(small_truth, "PART", 50)
     workload = write_workload(tmp_path / "workload", random_texts(150), 120)
     small = write_small_truth(workload, tmp_path / "small")
     by_spark = write_truth(spark, workload, tmp_path / "spark")
@@ -91,6 +95,14 @@ def test_what_is_large_or_mixed_is_left_to_spark(
     pq.write_table(events.append_column("attributes", mixed), workload / PART)
     with pytest.raises(NeedsSparkError):
         write_small_truth(workload, tmp_path / "truth")
-    monkeypatch.setattr(small_tables, "MOST_BYTES", 10)
-    with pytest.raises(NeedsSparkError):
-        write_small_truth(write_workload(tmp_path / "large", [], 2), tmp_path / "truth")
+    large = write_workload(tmp_path / "large", ["c LIKE 'a%'"], 30)
+    write_small_truth(large, tmp_path / "not so large")
+    for module, most in (
+        (small_truth, "MOST_BYTES"),
+        (small_truth, "MOST_PAIRS"),
+        (judge, "MOST_LOOKS"),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(module, most, 3)
+            with pytest.raises(NeedsSparkError):
+                write_small_truth(large, tmp_path / "truth")

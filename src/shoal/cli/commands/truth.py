@@ -36,7 +36,8 @@ def truth(
 ) -> None:
     """Compute which subscription gets which publication, apart from the brokers.
 
-    The filters' definitions judge a small workload, Spark SQL any other; `--engine spark` asks it.
+    The filters' definitions judge; Spark SQL does where a workload is above 100 MB or mixes types
+    in one attribute, or where `--engine spark` asks it.
     """
     if not workload.is_dir():
         raise UserError(f"{workload} is not a folder; make one with `shoal workload`")

@@ -22,10 +22,10 @@ class NeedsSparkError(Exception):
     """Something here is too much, or said in a way that only Spark reads."""
 
 
-def are_small(paths: Sequence[Path]) -> bool:
+def are_small(paths: Sequence[Path], most: int = MOST_BYTES) -> bool:
     """Whether these files and folders of Parquet are together small."""
     files = (file for path in paths for file in part_files(path) if file.exists())
-    return sum(file.stat().st_size for file in files) <= MOST_BYTES
+    return sum(file.stat().st_size for file in files) <= most
 
 
 def read_columns(path: Path, schema: StructType) -> pa.Table:
