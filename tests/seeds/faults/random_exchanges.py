@@ -10,6 +10,8 @@ from __future__ import annotations
 from random import Random
 from unittest.mock import patch
 
+import msgspec
+
 from shoal.broker.effects import TimerFired
 from shoal.clients.records import MigrationRecord
 from shoal.model import BrokerId
@@ -28,6 +30,8 @@ Links = frozenset[tuple[BrokerId, BrokerId]]
 LENGTHS_US = (1, SECOND_US // 10, SECOND_US, 4 * SECOND_US, 15 * SECOND_US)
 # How often the world looks which links there are.
 LOOK_US = SECOND_US // 10
+# Who holds still for longer waits for a broker that is away: what it holds back is under way.
+HELD_US = 2 * SECOND_US
 
 
 class RandomExchanges:
@@ -54,6 +58,9 @@ class RandomExchanges:
         self.faults = Random(f"faults of exchanges/{seed}")
         self.outages: list[tuple[int, int, tuple[str, ...]]] = []
         self.trees: list[tuple[int, Links]] = []
+        # Who holds still, and since when; and for how long brokers have.
+        self._holding: dict[BrokerId, int] = {}
+        self._held: list[tuple[int, int, tuple[str, ...]]] = []
         at_us = SETTLE_US
         while at_us < END_US:
             self.world.queue.push(at_us, self._exchange, random.random())
@@ -74,6 +81,11 @@ class RandomExchanges:
         links = frozenset(self.world.links)
         if not self.trees or self.trees[-1][1] != links:
             self.trees.append((now_us, links))
+        for name, node in self.world.brokers.items():
+            if node._holding is not None:
+                self._holding.setdefault(name, now_us)
+            elif (since_us := self._holding.pop(name, now_us)) < now_us - HELD_US:
+                self._held.append((since_us, now_us, (name,)))
 
     def _exchange(self, now_us: int, drawn: float) -> None:
         """Some broker has decided that some link should go for another."""
@@ -136,19 +148,31 @@ class RandomExchanges:
         def excused(row: Published, interest: TimedSubscription) -> bool:
             return self._excuse(row.broker, row.at_us, homes[interest.subscription.id])
 
-        return check_deliveries(
-            network.publications,
-            [interest for interest, _ in network.interests],
-            sorted(trace.deliveries, key=lambda delivery: delivery.delivered_us),
-            SETTLE_US,
-            handed={row.publication.key: row for row in trace.published},
-            excused=excused,
-        )
+        def check(settle_us: int) -> Verdict:
+            return check_deliveries(
+                network.publications,
+                [interest for interest, _ in network.interests],
+                sorted(trace.deliveries, key=lambda delivery: delivery.delivered_us),
+                settle_us,
+                handed={row.publication.key: row for row in trace.published},
+                excused=excused,
+            )
+
+        verdict, held = check(SETTLE_US), [end - start for start, end, _ in self._held]
+        if not (held and self.outages and verdict.phantoms):
+            return verdict
+        # What is taken back is held back, too.
+        phantoms = check(SETTLE_US + max(held)).phantoms
+        return msgspec.structs.replace(verdict, phantoms=phantoms)
 
     def _excuse(self, source: BrokerId, at_us: int, target: BrokerId) -> bool:
         """Whether something on the way failed then, in one of the trees of that time."""
         from_us, until_us = at_us - SETTLE_US, at_us + SETTLE_US
-        broken = [parts for start, end, parts in self.outages if start < until_us and end > from_us]
+        broken = [
+            parts
+            for start, end, parts in (*self.outages, *self._held)
+            if start < until_us and end > from_us
+        ]
         if not broken:
             return False
         for place, (start_us, links) in enumerate(self.trees):
