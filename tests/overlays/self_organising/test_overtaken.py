@@ -5,10 +5,12 @@ from __future__ import annotations
 from random import Random
 
 import msgspec
+import pytest
 
 from shoal.broker.effects import Effect, EndLink, LinkState, OpenLink, Started
 from shoal.broker.strategy import BrokerContext
 from shoal.overlays.self_organising.exchanges import LinkExchange
+from shoal.overlays.self_organising.links.memory import DONE as REMEMBERED
 from shoal.overlays.self_organising.links.memory import STANDINGS
 from shoal.overlays.self_organising.quiet_ring.ring_messages import Greeting, Standing, Verdict
 from tests.forced_exchanges import Forced
@@ -42,6 +44,35 @@ def test_it_does_not_once_its_old_link_has_gone_for_another() -> None:
     is_in, out = b4_meets_b2(Standing(False, 30))
     assert not is_in
     assert EndLink("B2") in out
+
+
+@pytest.mark.parametrize(
+    ("new_link", "old_link", "done"),
+    [
+        (Standing(True, 20), Standing(True, 50), [DONE]),
+        (Standing(True, 20), Standing(True, 50), []),
+        (Standing(False, 25), Standing(False, 20), [DONE]),
+        (Standing(False, 25), Standing(True, 50), [DONE]),
+    ],
+    ids=["the old link is back", "it is, all else is forgotten", "the new link has gone", "both"],
+)
+def test_who_has_done_its_part_hears_nothing_new_from_one_who_decided_later(
+    new_link: Standing, old_link: Standing, done: list[Verdict]
+) -> None:
+    # Who had agreed and was cut off decides, too, as it sees the old link end: at its own time.
+    forced = Forced(BrokerContext("B4", ("B1", "B5"), Random(1)))
+    known = {"B1": old_link, "B5": Standing(True, 0), "B2": new_link}
+    facts = msgspec.to_builtins({STANDINGS: known, REMEMBERED: done})
+    out: list[Effect] = []
+    forced.start(Started(former=(), give_up_us=60_000_000, facts=facts), 40, out)
+    for neighbour in ("B1", "B2"):
+        forced.link(neighbour, LinkState.UP, 50, out)
+    out.clear()
+    forced.receive("B1", msgspec.structs.replace(DONE, at_us=30), 60, out)
+    memory = forced.overlay.memory
+    assert memory.standing("B2").is_in == new_link.is_in
+    assert memory.standing("B1") == old_link
+    assert not any(isinstance(effect, EndLink) for effect in out)
 
 
 def test_who_takes_a_leavers_place_says_so_later_than_others_whose_clocks_are_ahead() -> None:

@@ -74,8 +74,8 @@ class Memory:
         ]
         if any(len(others) == 2 for others in ends):
             return False
-        new, old = (self.standing(others[0]).since_us for others in ends)
-        return new < verdict.at_us < old
+        new, old = (self.standing(others[0]) for others in ends)
+        return not new.is_in and new.since_us < verdict.at_us < old.since_us
 
     def say(self, out: list[Effect]) -> None:
         """Ask the driver to remember what is new."""

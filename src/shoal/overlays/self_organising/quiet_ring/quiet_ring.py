@@ -108,12 +108,13 @@ class QuietRing(Steps):
             self._step(event, neighbour, verdict, now_us, out)
             return
         ring = Ring(self._broker, verdict.exchange)
+        # Who knows that it is done has done its part, and its links may have changed since: another
+        # broker that had to decide says a later time.
         if self.verdicts.are_revised_by(verdict):
             # Others of the cycle may have started anew, too, and must hear it before any tables.
             self.verdicts.remember(verdict)
             listeners = [each for each in ring.neighbours if each != neighbour]
             self.verdicts.say(listeners, verdict, out)
-        if verdict.is_done:
             self._host.revised(verdict, now_us, out)
 
     def opened(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> bool:
