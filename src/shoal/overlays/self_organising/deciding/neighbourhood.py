@@ -81,10 +81,10 @@ class Neighbourhood:
 
     def heard(self, way: Sequence[BrokerId], summary: Summary) -> None:
         """A broadcast came over these brokers, from the one it is of to this one."""
-        self._drop(way[0])
-        known = _Known(way, summary, self._cache.common(summary))
-        self._known[way[0]] = known
-        self._sum += known.shared
+        origin, shared = way[0], self._cache.common(summary)
+        self._drop(origin)
+        self._known[origin] = _Known(way, summary, shared)
+        self._sum += shared
 
     def turn(self) -> None:
         """An interval ends: forget who was not heard of since the last one ended."""

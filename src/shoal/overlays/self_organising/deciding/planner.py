@@ -29,7 +29,7 @@ least is shared.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -138,8 +138,8 @@ def evaluate(heuristic: Heuristic, view: View, cycle: Cycle) -> Evaluation | Non
         case Heuristic.COST_AND_INTEREST:
             if not _known(view, cycle.brokers[-1]):
                 return None
-            way = zip(cycle.brokers[1:], cycle.processing[1:], cycle.costs[:-1], strict=True)
-            return Evaluation(indirect_costs(view, way)[-1], new)
+            _, indirect = _along(view, cycle.brokers[1:], cycle.processing[1:], cycle.costs)
+            return Evaluation(indirect[-1], new)
         case Heuristic.COST:
             return Evaluation(max(cycle.costs[:-1]), new)
         case Heuristic.INTEREST:
@@ -151,33 +151,39 @@ def indirect_costs(view: View, way: Iterable[tuple[BrokerId, float, float]]) -> 
 
     `way` is brokers, what a notification costs there, and over the link that leads there.
     """
-    return [indirect for _, _, indirect in _along(view, way)]
+    brokers, processing, costs = zip(*way, strict=True)
+    return _along(view, brokers, processing, costs)[1]
 
 
 def _along(
-    view: View, way: Iterable[tuple[BrokerId, float, float]]
-) -> Iterator[tuple[BrokerId, int | None, float]]:
-    """Each broker of a way, what is shared with it, and what a notification costs to it."""
-    before: BrokerId | None = None
-    shared_before: int | None = None
-    indirect = processing_before = 0.0
-    for broker, processing, cost in way:
-        shared = view.shared(broker)
-        if before is None:
-            indirect = float(cost)
-        else:
-            # Of what is shared with this one, the part that the one before does not want.
-            extra = 1.0
-            if shared is None:
-                raise UnknownBrokerError(broker)
-            if shared:
-                if shared_before is None:
-                    raise UnknownBrokerError(before)
-                if shared_before:
-                    extra = (shared - view.shared_by_three(before, broker)) / shared
-            indirect = extra * (indirect + processing_before) + cost
-        yield broker, shared, indirect
-        before, shared_before, processing_before = broker, shared, processing
+    view: View, brokers: Sequence[BrokerId], processing: Sequence[float], costs: Sequence[float]
+) -> tuple[list[int], list[float]]:
+    """What is shared with each broker of a way, and what a notification costs to it.
+
+    Brokers decide for each broadcast that comes, and this is most of it.
+    """
+    shared_with, by_three = view.shared, view.shared_by_three
+    before = brokers[0]
+    shared_before = shared_with(before)
+    indirect, processing_before = float(costs[0]), processing[0]
+    all_shared, all_indirect = [shared_before or 0], [indirect]
+    for place in range(1, len(brokers)):
+        broker = brokers[place]
+        shared = shared_with(broker)
+        if shared is None:
+            raise UnknownBrokerError(broker)
+        # Of what is shared with this one, the part that the one before does not want.
+        extra = 1.0
+        if shared:
+            if shared_before is None:
+                raise UnknownBrokerError(before)
+            if shared_before:
+                extra = (shared - by_three(before, broker)) / shared
+        indirect = extra * (indirect + processing_before) + costs[place]
+        all_shared.append(shared)
+        all_indirect.append(indirect)
+        before, shared_before, processing_before = broker, shared, processing[place]
+    return all_shared, all_indirect
 
 
 def _known(view: View, broker: BrokerId) -> int:
@@ -198,21 +204,21 @@ def cost_vector(view: View, cycle: Cycle, broker: BrokerId) -> tuple[float, ...]
     brokers = cycle.brokers[here + 1 :] + cycle.brokers[:here]
     processing = cycle.processing[here + 1 :] + cycle.processing[:here]
     costs = cycle.costs[here:] + cycle.costs[:here]
-    onwards = _sums(view, zip(brokers, processing, costs[:-1], strict=True))
-    way = zip(brokers[::-1], processing[::-1], costs[:0:-1], strict=True)
-    backwards = _sums(view, way)
+    onwards = _sums(view, brokers, processing, costs)
+    backwards = _sums(view, brokers[::-1], processing[::-1], costs[::-1])
     # Without the link that is so many links onwards, as many brokers are reached that way.
     ahead = [one + other for one, other in zip(onwards, reversed(backwards), strict=True)]
     return (*ahead[-here:], *ahead[:-here])
 
 
-def _sums(view: View, way: Iterable[tuple[BrokerId, float, float]]) -> list[float]:
+def _sums(
+    view: View, brokers: Sequence[BrokerId], processing: Sequence[float], costs: Sequence[float]
+) -> list[float]:
     """For 0, 1, 2, ... brokers of a way: the sum of what each shares times what it costs to it."""
+    _known(view, brokers[0])
     total, sums = 0.0, [0.0]
-    for broker, shared, indirect in _along(view, way):
-        if shared is None:
-            raise UnknownBrokerError(broker)
-        total += shared * indirect
+    for count, cost in zip(*_along(view, brokers, processing, costs), strict=True):
+        total += count * cost
         sums.append(total)
     return sums
 
