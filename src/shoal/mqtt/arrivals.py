@@ -43,6 +43,8 @@ class Arrivals:
         self._repeats: Taker | None = None
         self._ordered_by: str | None = None
         self._are_in_streams = True
+        # Behind a message that is still handed to many.
+        self._waiting: list[Deliver] = []
 
     def notice_repeats(
         self,
@@ -66,20 +68,43 @@ class Arrivals:
             self._repeats = (UnorderedRepeats if has_detours else Repeats)(heard, ordered_by)
 
     def take(self, deliveries: Iterable[Deliver], now_us: int) -> None:
-        """Hand on what the machine has delivered."""
-        door, repeats = self._door, self._repeats
+        """Hand on what the machine has delivered; what is behind a message to many waits."""
+        if self._fan_out.spreading.is_on or self._waiting:
+            self._wait(deliveries)
+        else:
+            self._take(deliveries, now_us)
+
+    def _wait(self, deliveries: Iterable[Deliver]) -> None:
+        if not self._waiting:
+            self._fan_out.spreading.then(self._go_on)
+        self._waiting += deliveries
+
+    def _go_on(self, now_us: int) -> None:
+        waiting, self._waiting = self._waiting, []
+        self._take(waiting, now_us)
+
+    def _take(self, deliveries: Iterable[Deliver], now_us: int) -> None:
+        door, repeats, fan_out = self._door, self._repeats, self._fan_out
         journal = self.journal if self._are_in_streams else None
         audience = self._audience if self._audience.is_asked else None
-        for delivery in deliveries:
+        spreading = fan_out.spreading
+        left = iter(deliveries)
+        for delivery in left:
             publication = delivery.routed.publication
+            is_said = TO_ATTRIBUTE in publication.attributes
+            if is_said or publication.assured:
+                # What is written of it is written with what comes of it.
+                fan_out.settle()
+            if spreading.is_on:
+                self._wait((delivery, *left))
+                return
             if repeats is not None and not repeats.take(publication):
                 self._repeat(publication, now_us)
                 continue
             if journal is not None and publication.assured:
                 journal.hear(stream_of(publication, self._ordered_by), publication.sequence)
-            if TO_ATTRIBUTE in publication.attributes:
+            if is_said:
                 if publication.publisher != door.client:
-                    self._fan_out.settle()
                     self._federation.hear(publication.body, now_us)
                 continue
             message = door.message(publication, now_us)
@@ -88,7 +113,7 @@ class Arrivals:
                     self._retained.keep(message)
                 if audience is not None and delivery.routed.mark is not None:
                     audience.note(delivery.routed, message, now_us)
-                self._fan_out.gather(message, now_us)
+                fan_out.gather(message, now_us)
 
     def _repeat(self, publication: Publication, now_us: int) -> None:
         """The machine has delivered this before, but maybe before some session was here."""

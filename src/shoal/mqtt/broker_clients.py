@@ -51,6 +51,7 @@ from shoal.mqtt.sessions.presence import Presence
 from shoal.mqtt.sessions.retained import RetainedStore
 from shoal.mqtt.sessions.session import Session
 from shoal.mqtt.sessions.sessions import Sessions
+from shoal.mqtt.sessions.spreading import Spreading
 from shoal.mqtt.sessions.subscribing import Subscribing
 from shoal.mqtt.sessions.subscriptions import Subscriptions
 from shoal.mqtt.sessions.system_topics import SystemTopics
@@ -92,8 +93,10 @@ class BrokerClients:
         self.door = Door(broker_id, now_us, json) if networked else None
         self.subscriptions = Subscriptions(self.door, json)
         self.subscribing = Subscribing(limits, self.subscriptions, self.retained, json)
-        self._fan_out = FanOut(self.subscriptions, self.statistics)
         self._timers = Timers()
+        # What is for many is handed out in turns.
+        self.spreading = Spreading(self._timers)
+        self._fan_out = FanOut(self.subscriptions, self.statistics, self.spreading)
         self._leaving = Leaving(self.subscriptions, self._timers)
         self._presence = Presence(self.subscriptions, self._timers)
         self.sessions = Sessions(limits, self.backlog, self._timers, self.publish, self._leaving)
@@ -145,6 +148,7 @@ class BrokerClients:
         )
         self._due = Due(
             self._timers,
+            self.spreading,
             self.sessions,
             self._leaving,
             self._presence,
@@ -228,6 +232,7 @@ class BrokerClients:
 
     def shut_down(self, now_us: int) -> list[ClientEffect]:
         """Say goodbye to every client; wills are published, sessions stay."""
+        self.spreading.finish(now_us)
         for session in list(self.sessions):
             if session.outlet is not None:
                 connection = session.outlet.connection
@@ -349,7 +354,7 @@ class BrokerClients:
     def begin_journal(self, journal: Journal) -> None:
         """From now on say what changes."""
         self.journal = self.sessions.journal = self.retained.journal = journal
-        self._reception.journal = journal
+        self._reception.journal = self._fan_out.journal = journal
         if self.federation is not None:
             self.federation.begin_journal(journal)
         if self.arrivals is not None:
@@ -366,6 +371,10 @@ class BrokerClients:
         homes = federation.roaming.homes.puts if federation is not None else Homes().puts
         groups = federation.sharing.puts if federation is not None else partial(iter, ())
         return self.journal.restate(self.sessions, self.retained, homes, groups)
+
+    def spread_on(self, message: Message, had: set[str], groups: set[str]) -> None:
+        """Go on with what was being handed to many when the broker was killed."""
+        self._fan_out.resume(message, had, groups)
 
     def permissions(self, user: str, client_id: str) -> Permissions:
         """What a user may do, by today's rules."""

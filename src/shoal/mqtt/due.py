@@ -8,6 +8,7 @@ from shoal.mqtt.sessions.delivering.patience import PATIENCE_TIMER
 from shoal.mqtt.sessions.leaving import LEAVING_TIMER, Leaving
 from shoal.mqtt.sessions.presence import PRESENCE_TIMER, Presence
 from shoal.mqtt.sessions.sessions import SESSION_TIMER, WILL_TIMER, Sessions
+from shoal.mqtt.sessions.spreading import Spreading
 from shoal.mqtt.sessions.system_topics import SystemTopics
 from shoal.mqtt.timers import Timers
 
@@ -26,6 +27,7 @@ class Due:
     def __init__(
         self,
         timers: Timers,
+        spreading: Spreading,
         sessions: Sessions,
         leaving: Leaving,
         presence: Presence,
@@ -33,6 +35,7 @@ class Due:
         system_topics: SystemTopics,
     ) -> None:
         self._timers = timers
+        self._spreading = spreading
         self._sessions = sessions
         self._leaving = leaving
         self._presence = presence
@@ -40,7 +43,13 @@ class Due:
         self._system_topics = system_topics
 
     def handle(self, now_us: int) -> None:
-        """Do what is due by now, or as much of it as may be done in one go."""
+        """Do what is due by now, or as much of it as may be done in one go.
+
+        What could change who gets a message that is being handed out is due behind it.
+        """
+        if self._spreading.is_on:
+            self._spreading.go_on(now_us)
+            return
         left = TIMERS_WORK
         for key in self._timers.due(now_us):
             match key:

@@ -43,6 +43,9 @@ from shoal.mqtt.memory.journal_records import (
     RetainedPut,
     SessionEnd,
     SessionPut,
+    SpreadEnd,
+    SpreadPut,
+    SpreadTo,
     SubscriptionEnd,
     SubscriptionPut,
     TookEnd,
@@ -72,6 +75,16 @@ class RememberedSession:
         self.unsettled: dict[int, UnsettledPut] = {}
 
 
+class RememberedSpread:
+    """A message on its way to many: the clients that have it, and the groups."""
+
+    __slots__ = ("clients", "groups")
+
+    def __init__(self) -> None:
+        self.clients: set[str] = set()
+        self.groups: set[str] = set()
+
+
 class Remembered:
     """What records come to, one after the other.
 
@@ -91,6 +104,8 @@ class Remembered:
         self.heard: dict[str, int] = {}
         self.neighbours: dict[BrokerId, None] = {}
         self.messages: dict[int, MessagePut] = {}
+        # By the number of the message.
+        self.spreads: dict[int, RememberedSpread] = {}
         self.last_serial = 0
         self.last_message = 0
 
@@ -99,6 +114,8 @@ class Remembered:
             match record:
                 case ItemPut():
                     self.last_serial = max(self.last_serial, record.serial)
+                    if (spread := self.spreads.get(record.message)) is not None:
+                        spread.clients.add(record.client_id)
                     if (session := self.sessions.get(record.client_id)) is not None:
                         session.items[record.serial] = record
                 case ItemEnd(client_id, serial):
@@ -121,6 +138,13 @@ class Remembered:
                     self.took[key, group] = record
                 case TookEnd(key, group):
                     self.took.pop((key, group), None)
+                case SpreadPut(message):
+                    self.spreads[message] = RememberedSpread()
+                case SpreadTo(message, group):
+                    if (spread := self.spreads.get(message)) is not None:
+                        spread.groups.add(group)
+                case SpreadEnd(message):
+                    self.spreads.pop(message, None)
                 case HomePut():
                     self.homes[record.client_id] = record
                 case HomeEnd(client_id):
@@ -188,6 +212,7 @@ def restore(clients: BrokerClients, remembered: Remembered, now_us: int) -> list
             held = restoring.held.get(session.client_id, [])
             federation.roaming.arriving.remember(session, came, held)
             federation.sharing.taking.restored(session)
+    restoring.spread_on()
     restoring.publish_again(now_us)
     return restoring.problems
 
@@ -278,6 +303,13 @@ class _Restoring:
                 session.received.add(packet_id)
                 self._unsettled.append(_owed_to_nobody(session, packet_id, message))
         return session
+
+    def spread_on(self) -> None:
+        """Go on with what was on its way to many."""
+        for number, spread in self._remembered.spreads.items():
+            message = self.message(number, "on its way to many")
+            if message is not None:
+                self._clients.spread_on(message, spread.clients, spread.groups)
 
     def publish_again(self, now_us: int) -> None:
         """Send on what was under way to other brokers when this one stopped, in its order."""

@@ -71,6 +71,7 @@ from shoal.runtime.driving.batches import joined, publications_in
 from shoal.runtime.driving.clock import Clock
 from shoal.runtime.driving.delivering import Delivering
 from shoal.runtime.driving.flushing import Flushing, Phase
+from shoal.runtime.driving.settling import Settling
 from shoal.runtime.driving.surroundings import Client, Links, Trace
 from shoal.runtime.driving.timers import Timers
 from shoal.runtime.driving.turns import Turns
@@ -138,6 +139,8 @@ class Node:
         self.watching = Watching(self.bring)
         self._delivering = Delivering(self.clock, self.counts, self.watching, trace)
         self._flushing = Flushing(self._delivering.flushed, clock)
+        self._settling = Settling()
+        self.at_flush(Phase.SETTLE, self._settling.look)
         self.asides = Asides()
 
     @property
@@ -244,7 +247,7 @@ class Node:
         if not publications:
             self.weighing.handled(input, now_us)
         if custody is not None:
-            custody.settle()
+            self._settling.settle(custody)
         if not self._is_ready and self.machine.is_ready:
             self._begin()
 
@@ -268,6 +271,7 @@ class Node:
             if kind is Send:
                 self._send(effect, custody)  # type: ignore[arg-type]
             elif kind is Deliver:
+                self._settling.has_delivered = True
                 self._delivering.deliver(effect, now_us)  # type: ignore[arg-type]
             elif kind is Unsettled:
                 if custody is not None:
@@ -276,12 +280,20 @@ class Node:
             elif kind is Settled:
                 settled = self._unsettled.pop(effect.key, None)  # type: ignore[union-attr,arg-type]
                 if settled is not None:
-                    settled.settle()
+                    self._settling.settle(settled)
             elif kind is Continue:
                 input = effect.key  # type: ignore[union-attr]
                 custody = own if input is None else self._unsettled.get(input)
             else:
                 self._control(effect, now_us)
+
+    def hand_on(self, is_handing_on: bool) -> None:
+        """What was delivered goes to so many clients that others have their turns, or all have it.
+
+        Whatever else comes for the machine waits meanwhile.
+        """
+        self._settling.is_handing_on = is_handing_on
+        self._turns.pause(is_handing_on)
 
     def _send(self, effect: Send, custody: Custody | None) -> None:
         assert self.links is not None

@@ -89,22 +89,32 @@ def random_packets(chance: Random, first_id: int, *, with_subscribes: bool) -> l
 
 
 def play(house: House, seed: int, *, together: bool, window: int | None = 1) -> list[bytes]:
-    """What each client is written, in all; nobody acknowledges, so that windows stay full."""
+    """What each client is written, in all; nobody acknowledges, so that windows stay full.
+
+    What was published is with all before somebody else publishes, or a client reads or goes.
+    """
     chance = Random(seed)
     clients = [random_client(house, f"c{number}", chance, window) for number in range(6)]
     writers = [house.connect(f"w{number}") for number in range(2)]
+    last = None
     for turn in range(25):
         writer = chance.choice(writers)
+        if writer is not last:
+            house.after(1)
+        last = writer
         # In a network a subscription may be granted before what was published earlier comes back.
         with_subscribes = house.clients.door is None
         packets = random_packets(chance, turn * 20 + 1, with_subscribes=with_subscribes)
         if chance.random() < 0.2:
+            house.after(1)
             chance.choice(clients).connection.pause()
         if chance.random() < 0.2:
+            house.after(1)
             for each in clients:
                 if not each.closed:
                     house.carry_out(each.connection.resume(house.now_us))
         if chance.random() < 0.1:
+            house.after(1)
             chance.choice(clients).lose()
         pieces = [encode(packet, 5) for packet in packets]
         for piece in [b"".join(pieces)] if together else pieces:

@@ -16,6 +16,7 @@ from shoal.mqtt.messages import Message
 from shoal.mqtt.sessions.delivering.outgoing import ClientConnection, ClientOutlet
 from shoal.mqtt.sessions.session import Session
 from shoal.mqtt.sessions.sessions import Sessions
+from shoal.mqtt.sessions.spreading import Spreading
 from shoal.mqtt.sessions.subscribing import Subscribing
 from shoal.mqtt.statistics import Statistics
 
@@ -45,6 +46,8 @@ class House(Protocol):
     # Whether nothing is to be taken from any client for now, and how many bytes wait meanwhile.
     is_held: bool
     held_bytes: int
+    # While a message is handed to many, nothing is taken either.
+    spreading: Spreading
 
     def take_effects(self) -> list[ClientEffect]:
         """What is to be done since this was last asked."""

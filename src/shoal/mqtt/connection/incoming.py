@@ -22,6 +22,7 @@ Source: MQTT Version 5.0, sections 3.3 to 3.7, 4.3 and 4.9.
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 
 from shoal.mqtt.access import ALL_PERMISSIONS, Permissions
 from shoal.mqtt.codec.encoder import encode_acknowledgement
@@ -128,7 +129,7 @@ class Incoming:
             self._count_refusal(code, topic, "no permission")
         if qos == 2:
             self._remember(packet_id, code)
-        if qos and number is None and not self._owed:
+        if qos and number is None and not (self._owed or self._house.spreading.is_on):
             if qos == 2:
                 self._has_received(packet_id)
             self._acknowledge(qos, packet_id, code, topic)
@@ -213,12 +214,19 @@ class Incoming:
     # --- what is owed -------------------------------------------------------------------------
 
     def _owe(self, owed: Owed, number: int | None) -> None:
-        """Answer once publication `number` of the door is settled, and all before it."""
+        """Answer once publication `number` of the door is settled, and all before it.
+
+        Without a number: once it is handed to all whom it is for.
+        """
         self._owed.append(owed)
         if number is None:
-            owed.is_settled = True
             if owed.qos == 2:
                 self._has_received(owed.packet_id)
+            spreading = self._house.spreading
+            if spreading.is_on:
+                spreading.at_end.append(partial(self.settled, owed))
+            else:
+                owed.is_settled = True
             return
         assert self._house.door is not None
         self._house.door.owe(number, owed)

@@ -59,15 +59,15 @@ class Serving:
     def take(self, packets: list[Packet], first: int, now_us: int) -> int:
         """Handle packets, from this one on, in their order; before which it stopped.
 
-        It stops behind what ended the connection, as a DISCONNECT does, or when it is others' turn:
-        then it is to be handed the rest again.  MqttError for what breaks the standard.
+        It stops behind what ended the connection, as a DISCONNECT does, or when it is others' turn,
+        as while a message is handed to many: then it is to be handed the rest again.  MqttError for what breaks the standard.
         """
         has_published = False
         waits_to_publish = self.session.waits_to_publish
-        work = 0
+        work, spreading = 0, self._house.spreading
         for place in range(first, len(packets)):
             packet = packets[place]
-            if work >= TURN and type(packet) not in PASSING:
+            if (work >= TURN or spreading.is_on) and type(packet) not in PASSING:
                 return place
             if type(packet) is Publish:
                 if waits_to_publish:
@@ -79,6 +79,8 @@ class Serving:
             if has_published:
                 self._house.settle()
                 has_published = False
+                if spreading.is_on and type(packet) not in PASSING:
+                    return place
             work += self._handle(packet, TURN - work, now_us)
             if self._asked is not None and type(packet) not in PASSING:
                 return place

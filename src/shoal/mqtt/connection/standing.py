@@ -109,6 +109,8 @@ class Standing:
         """
         if self.is_held or self.is_moving or self.is_waiting or self._house.is_held:
             return True
+        if self._house.spreading.is_on:
+            return True
         if self._serving is None:
             return False
         # A publication that waits has all wait that was said behind it.

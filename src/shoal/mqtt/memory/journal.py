@@ -42,6 +42,9 @@ from shoal.mqtt.memory.journal_records import (
     RetainedPut,
     SessionEnd,
     SessionPut,
+    SpreadEnd,
+    SpreadPut,
+    SpreadTo,
     SubscriptionEnd,
     SubscriptionPut,
     UnsettledPut,
@@ -215,6 +218,18 @@ class Journal:
     def retained(self, message: Message) -> None:
         """A topic's retained message is another, or none."""
         self._records.append(RetainedPut(message.topic, self._number(message)))
+
+    def spreads(self, message: Message) -> None:
+        """A message is taken that is for more sessions than get it at once."""
+        self._records.append(SpreadPut(self._number(message)))
+
+    def spread_to(self, message: Message, group: str) -> None:
+        """A member of this group has it, as one."""
+        self._records.append(SpreadTo(self._number(message), group))
+
+    def spread_is_over(self, message: Message) -> None:
+        """All have it."""
+        self._records.append(SpreadEnd(self._number(message)))
 
     def linked(self, neighbour: BrokerId) -> None:
         """A link to another broker is up."""

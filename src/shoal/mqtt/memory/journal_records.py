@@ -216,6 +216,28 @@ class NeighbourPut(msgspec.Struct, frozen=True, tag=20, array_like=True, gc=Fals
     broker: BrokerId
 
 
+class SpreadPut(msgspec.Struct, frozen=True, tag=25, array_like=True, gc=False):
+    """A message is taken, and handed to the sessions that it is for a few at a time.
+
+    Those have had it that an `ItemPut` behind this one names.
+    """
+
+    message: int
+
+
+class SpreadTo(msgspec.Struct, frozen=True, tag=26, array_like=True, gc=False):
+    """A member of this group has it, by its shared subscription."""
+
+    message: int
+    group: str
+
+
+class SpreadEnd(msgspec.Struct, frozen=True, tag=27, array_like=True, gc=False):
+    """All have it."""
+
+    message: int
+
+
 Record = (
     SessionPut
     | SessionEnd
@@ -238,6 +260,9 @@ Record = (
     | TookEnd
     | AnswerPut
     | ClosedPut
+    | SpreadPut
+    | SpreadTo
+    | SpreadEnd
 )
 
 encode_records: Callable[[list[Record]], bytes] = msgspec.msgpack.Encoder().encode

@@ -5,15 +5,20 @@ handed over in one piece: a delivery costs an entry in a list, not a walk throug
 Every client gets the same, in the same order, as if the messages had come one by one.
 
 A client whose subscriptions overlap gets one copy, at the highest QoS, with all their identifiers
-[MQTT-3.3.4-2 to 4]; for each shared one, a copy of its own.
+[MQTT-3.3.4-2 to 4]; for each shared one, a copy of its own, behind it.
+
+What is for many is handed out in several turns (see `spreading`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
+from functools import partial
 
 from shoal.mqtt.messages import Message
 from shoal.mqtt.sessions.session import ClientSubscription, Session
+from shoal.mqtt.sessions.spreading import Spread, Spreading
 from shoal.mqtt.sessions.subscriptions import Subscriptions
 from shoal.mqtt.statistics import Statistics
 
@@ -30,7 +35,11 @@ class FanOut:
     Whoever gathers settles before anything else happens to sessions or subscriptions.
     """
 
-    def __init__(self, subscriptions: Subscriptions, statistics: Statistics) -> None:
+    def __init__(
+        self, subscriptions: Subscriptions, statistics: Statistics, spreading: Spreading
+    ) -> None:
+        self.spreading = spreading
+        self.journal: Spread | None = None
         self._subscriptions = subscriptions
         self._statistics = statistics
         self._gathered: list[Message] = []
@@ -40,13 +49,30 @@ class FanOut:
     # --- one message --------------------------------------------------------------------------
 
     def route(self, message: Message, now_us: int) -> int:
-        """Deliver to the subscribers of this broker; how many subscriptions matched."""
+        """Deliver to the subscribers of this broker; how many subscriptions matched.
+
+        Behind what is still being handed out that is not known, and it counts as wanted.
+        """
         if self._gathered:
             self.settle()
+        if not self.spreading.is_on:
+            return self._route(message, now_us)
+        self._note_spread(message)
+        self.spreading.then(partial(self._route_later, message))
+        return 1
+
+    def _route_later(self, message: Message, now_us: int) -> None:
+        if self._route(message, now_us) <= self.spreading.most:
+            self._note_end(message)
+
+    def _route(self, message: Message, now_us: int) -> int:
         receivers = self._subscriptions.receivers(message.topic)
         if receivers is None:
             return self._route_each(message, self._subscriptions.match(message), now_us)
         self._statistics.deliveries += len(receivers)
+        if len(receivers) > self.spreading.most:
+            self._spread(message, self._steps(message, receivers))
+            return len(receivers)
         for subscription in receivers:
             if not subscription.no_local or subscription.session.client_id != message.publisher:
                 _deliver(message, subscription, now_us)
@@ -56,18 +82,83 @@ class FanOut:
         """Where a client may have more than one subscription, or members of a group."""
         self._statistics.deliveries += len(found)
         copies, shared = _copies(message, found)
+        if len(found) > self.spreading.most:
+            self._spread(message, self._steps_each(message, copies, shared))
+            return len(found)
+        for session, subscriptions in copies.items():
+            _deliver_copy(message, session, subscriptions, now_us)
         for subscription in shared:
             _deliver(message, subscription, now_us)
-        for session, subscriptions in copies.items():
-            if len(subscriptions) == 1:
-                _deliver(message, subscriptions[0], now_us)
-            elif not _has_had(session, message):
-                _deliver_once(message, session, subscriptions, now_us)
         return len(found)
+
+    # --- one message to many ------------------------------------------------------------------
+
+    def _spread(self, message: Message, steps: Iterator[int]) -> None:
+        self._note_spread(message)
+        self.spreading.begin(steps, partial(self._note_end, message))
+
+    def _note_spread(self, message: Message) -> None:
+        if self.journal is not None and message.qos:
+            self.journal.spreads(message)
+
+    def _note_end(self, message: Message) -> None:
+        if self.journal is not None and message.qos:
+            self.journal.spread_is_over(message)
+
+    def _steps(self, message: Message, receivers: Sequence[ClientSubscription]) -> Iterator[int]:
+        for subscription in receivers:
+            if _is_there(subscription) and not (
+                subscription.no_local and subscription.session.client_id == message.publisher
+            ):
+                _deliver(message, subscription, self.spreading.now_us)
+            yield 1
+
+    def _steps_each(
+        self,
+        message: Message,
+        copies: dict[Session, list[ClientSubscription]],
+        shared: list[ClientSubscription],
+    ) -> Iterator[int]:
+        for session, subscriptions in copies.items():
+            still = [each for each in subscriptions if _is_there(each)]
+            if still:
+                _deliver_copy(message, session, still, self.spreading.now_us)
+            yield 1
+        for subscription in shared:
+            member: ClientSubscription | None = subscription
+            if not _is_there(subscription):  # the group has others
+                member = self._subscriptions.member(subscription.group)
+            if member is not None:
+                _deliver(message, member, self.spreading.now_us)
+            if self.journal is not None and message.qos:
+                self.journal.spread_to(message, subscription.group)
+            yield 1
+
+    def resume(self, message: Message, had: set[str], groups: set[str]) -> None:
+        """Hand a message to those who had not had it when the broker was killed.
+
+        `had` are clients, and `groups` those of shared subscriptions.
+        """
+        self.spreading.then(partial(self._resume, message, had, groups))
+
+    def _resume(self, message: Message, had: set[str], groups: set[str], now_us: int) -> None:
+        found = self._subscriptions.match(message)
+        copies, shared = _copies(message, found)
+        copies = {session: own for session, own in copies.items() if session.client_id not in had}
+        shared = [each for each in shared if each.group not in groups]
+        self._statistics.deliveries += len(copies) + len(shared)
+        steps = self._steps_each(message, copies, shared)
+        self.spreading.begin(steps, partial(self._note_end, message))
 
     def make_up(self, message: Message, stream: str, number: int, now_us: int) -> None:
         """What has come before comes again: deliver it to sessions that lack it (see `Had`)."""
         self.settle()
+        if self.spreading.is_on:
+            self.spreading.then(partial(self._make_up, message, stream, number))
+        else:
+            self._make_up(message, stream, number, now_us)
+
+    def _make_up(self, message: Message, stream: str, number: int, now_us: int) -> None:
         copies, _ = _copies(message, self._subscriptions.match(message))
         for session, subscriptions in copies.items():
             if session.had is not None and session.had.lacks(stream, number):
@@ -85,7 +176,7 @@ class FanOut:
 
     def gather(self, message: Message, now_us: int) -> None:
         """Deliver a message together with those that come next, until `settle`."""
-        if message.qos or message.retain:
+        if message.qos or message.retain or self.spreading.is_on:
             self.route(message, now_us)
             return
         self._gathered.append(message)
@@ -104,23 +195,33 @@ class FanOut:
             return
         forms: list[_Form] = [(message, ()) for message in messages]
         lanes = self._lanes(messages, forms)
+        steps = self._steps_of_lanes(lanes, forms)
+        self.spreading.now_us = self._now_us
+        if len(lanes) > self.spreading.most:
+            self.spreading.begin(steps)
+        else:
+            deque(steps, maxlen=0)
+
+    def _steps_of_lanes(self, lanes: dict[Session, list[int]], forms: list[_Form]) -> Iterator[int]:
         written: dict[int, list[bytes]] = {}
         for session, lane in lanes.items():
+            yield 1
             if session.outlet is None and session.diversion is None and not session.is_moving:
                 continue  # what is of QoS 0 is not kept for those who are away
+            now_us = self.spreading.now_us
             if session.takes_at_once:
                 assert session.outlet is not None
                 version = session.outlet.version
                 if version not in written:
                     written[version] = [
-                        message.whole(version, identifiers, self._now_us)
+                        message.whole(version, identifiers, now_us)
                         for message, identifiers in forms
                     ]
                 if session.outlet.send_many(written[version], lane):
                     continue
             for number in lane:
                 message, identifiers = forms[number]
-                session.deliver(message, 0, False, identifiers, self._now_us)
+                session.deliver(message, 0, False, identifiers, now_us)
 
     def _lanes(self, messages: list[Message], forms: list[_Form]) -> dict[Session, list[int]]:
         """What each session gets, in order, as numbers of forms; forms with identifiers join."""
@@ -181,8 +282,8 @@ def _put_each(
 ) -> None:
     """Where subscriptions have identifiers, are shared or not for the publisher's own messages."""
     copies, shared = _copies(message, found)
-    due = [(each.session, each.identifiers) for each in shared]
-    due += [(session, _identifiers(each)) for session, each in copies.items()]
+    due = [(session, _identifiers(each)) for session, each in copies.items()]
+    due += [(each.session, each.identifiers) for each in shared]
     for session, identifiers in due:
         form = number
         if identifiers:
@@ -218,6 +319,21 @@ def _has_had(session: Session, message: Message) -> bool:
     """
     had, key = session.had, message.key
     return had is not None and key is not None and had.has(key)
+
+
+def _is_there(subscription: ClientSubscription) -> bool:
+    """Whether a session still has it, or what it is a part of."""
+    return subscription.text in subscription.session.subscriptions
+
+
+def _deliver_copy(
+    message: Message, session: Session, subscriptions: list[ClientSubscription], now_us: int
+) -> None:
+    """Deliver to a session by its only subscription, or by several."""
+    if len(subscriptions) == 1:
+        _deliver(message, subscriptions[0], now_us)
+    elif not _has_had(session, message):
+        _deliver_once(message, session, subscriptions, now_us)
 
 
 def _deliver_once(

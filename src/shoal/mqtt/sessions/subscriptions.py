@@ -196,6 +196,11 @@ class Subscriptions:
         """The members of a group, present or not."""
         return tuple(self._groups.get(name, ()))
 
+    def member(self, group: str) -> ClientSubscription | None:
+        """The member of a group whose turn it is; None if there is none."""
+        found = self._groups.get(group)
+        return None if found is None else found.choose()
+
     def _tell(self, subscription: ClientSubscription) -> None:
         if self.at_change is not None:
             self.at_change(subscription)

@@ -187,6 +187,7 @@ class MqttDoor:
         """Say goodbye to every client."""
         self.stop_listening()
         self.carry_out(self.clients.shut_down(self.node.clock.now_us()))
+        self.node.hand_on(False)
         self._asking.finish()
         self.node.schedule_flush()
         if self._timer is not None:
@@ -398,6 +399,7 @@ class MqttDoor:
             self.carry_out(self.clients.deliver(delivered, self.node.clock.now_us()))
             assert self.clients.arrivals is not None
             self.node.counts["repeats"] = self.clients.arrivals.repeated
+            self.node.hand_on(self.clients.spreading.is_on)
         self._sending_on.answer()
 
     def _record(self) -> None:
@@ -423,7 +425,7 @@ class MqttDoor:
         self._slow_readers.see(behind, self._sockets, self.node.clock.now_us())
         if self._waiting:
             self._go_on()
-        if self._holding and not self.clients.is_held:
+        if self._holding and not (self.clients.is_held or self.clients.spreading.is_on):
             self._take_held()
         deadline_us = self.clients.deadline_us
         if deadline_us is not None and (self._timer_us is None or deadline_us < self._timer_us):
@@ -447,4 +449,5 @@ class MqttDoor:
     def _advance(self) -> None:
         self._timer = self._timer_us = None
         self.carry_out(self.clients.advance(self.node.clock.now_us()))
+        self.node.hand_on(self.clients.spreading.is_on)
         self.node.schedule_flush()

@@ -14,15 +14,17 @@ class Phase(enum.IntEnum):
     """The steps of a flush, in their order, so that nobody hears of what could still be lost.
 
     DELIVER   what came for local clients reaches their sessions
+    SETTLE    so what caused it is settled
     RECORD    what must survive this process is written where it does
     LINKS     neighbours are written to, and told what is settled
     CLIENTS   clients are written to, and told what is acknowledged
     """
 
     DELIVER = 0
-    RECORD = 1
-    LINKS = 2
-    CLIENTS = 3
+    SETTLE = 1
+    RECORD = 2
+    LINKS = 3
+    CLIENTS = 4
 
 
 class Flushing:

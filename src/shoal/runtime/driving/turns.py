@@ -44,6 +44,7 @@ class Turns:
         self._is_handling = False
         # Whether what has come waits for the next turn.
         self.is_behind = False
+        self._is_paused = False
 
     def bring(self, input: Input, custody: Custody | None, since_us: int | None) -> None:
         """Handle an input, after what came before."""
@@ -54,8 +55,20 @@ class Turns:
     def finish(self) -> None:
         """Handle all that has come."""
         while self.is_behind:
+            self._is_paused = False
             if not self._take():
                 self._has_caught_up()
+
+    def pause(self, is_paused: bool) -> None:
+        """What has been delivered takes several turns, or no longer: all waits behind it."""
+        if is_paused == self._is_paused:
+            return
+        self._is_paused = is_paused
+        if not is_paused:
+            self._go_on_soon()
+        elif not self.is_behind:
+            self.is_behind = True
+            self._at_change(True)
 
     def _take(self, since_us: int | None = None) -> bool:
         """One turn; whether there is more for the next."""
@@ -71,6 +84,9 @@ class Turns:
                 has_more = self._inputs or self._holding.kept
                 if has_more and self._clock.now_us() < end_us:
                     self._deliver()  # which may be the longer part of it
+                if self._is_paused:
+                    is_more = True
+                    break
                 if self._clock.now_us() >= end_us:
                     is_more = True
                     self._at_end()  # what comes of it has its turn before what is next
@@ -121,8 +137,8 @@ class Turns:
         asyncio.get_running_loop().call_soon(self._go_on)
 
     def _go_on(self) -> None:
-        if not self.is_behind:
-            return  # all was handled meanwhile
+        if self._is_paused or not self.is_behind:
+            return  # or all was handled meanwhile
         if not self._take():
             self._has_caught_up()
 
