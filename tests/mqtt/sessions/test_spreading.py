@@ -74,8 +74,8 @@ def crowd(house: House, count: int, topic: str = "a", qos: int = 0, **how: objec
 # --- one turn is bounded ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("qos", (0, 1))
-@pytest.mark.parametrize("topic", ("a", "a?x>0", "$share/g/a"))
+@pytest.mark.parametrize("qos", [0, 1])
+@pytest.mark.parametrize("topic", ["a", "a?x>0", "$share/g/a"])
 def test_a_turn_hands_it_to_no_more_than_it_allows(qos: int, topic: str) -> None:
     """Whoever pings meanwhile is answered in the next turn."""
     house = House()
@@ -275,7 +275,7 @@ def test_the_answer_comes_when_all_have_it() -> None:
 
 
 @pytest.mark.parametrize("turns", range(FEW + 2))
-@pytest.mark.parametrize("acknowledged", (False, True))
+@pytest.mark.parametrize("acknowledged", [False, True])
 def test_who_had_it_before_a_kill_does_not_get_it_again(turns: int, acknowledged: bool) -> None:
     """And who had not gets it, whether or not the publisher sends it again."""
     house = RememberingHouse([])

@@ -145,8 +145,8 @@ class JournalWriter:
 
     @property
     def _is_at_rest(self) -> bool:
-        """Whether a new file may be begun: the last one is done with, and no message is being handed
-        to many, since who has had it only the files know.
+        """Whether a new file may be begun: the last one is done with, and no message is being
+        handed to many, since who has had it only the files know.
         """
         if self._clients.spreading.is_on:
             return False
