@@ -241,11 +241,11 @@ def work_of_filters(filters: int, characters: int) -> int:
 
 def _one_each(found: Sequence[ClientSubscription]) -> tuple[ClientSubscription, ...] | None:
     """One subscription for each session; None where some of one are for its own messages."""
+    if len({each.session for each in found}) == len(found):
+        return tuple(found)
     by_session: dict[Session, list[ClientSubscription]] = {}
     for each in found:
         by_session.setdefault(each.session, []).append(each)
-    if len(by_session) == len(found):
-        return tuple(found)
     if any(len({each.no_local for each in own}) > 1 for own in by_session.values()):
         return None
     return tuple(
