@@ -38,8 +38,9 @@ PUBREC, in its order.
 - A session that moves takes along what each door had sent it so far (`had`): what is sent again may
   come to a broker for the first time that the session had before it came. It leaves nothing
   unsettled behind: who owes its client stays.
-- A flush has an order (`runtime/node.py`, `Phase`): deliveries into sessions, the journal,
-  neighbours, clients. Nobody hears of what could still be lost.
+- A flush has an order (`runtime/driving/flushing.py`, `Phase`): deliveries into sessions, the
+  journal, neighbours, clients. Nobody hears of what could still be lost. While a message is handed
+  to many, in several flushes, nothing counts as settled (`settling.py`).
 
 `tests/seeds/restarts/random_kills.py` kills brokers at random and asks at every settlement whether
 everybody has it, `tests/seeds/restarts/random_restarts.py` so for BlueDove, several at once;

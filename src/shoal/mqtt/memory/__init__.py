@@ -15,9 +15,10 @@ nothing is acknowledged that is not written, and it costs one write.
   before it go. No pause, no copy.
 - A batch counts as a whole: what a client is told is not taken twice (`ReceivedPut`) stands with
   what came of it.
-- What is handed to many in turns (`sessions/spreading.py`) takes several batches. The first says that
-  it is taken (`SpreadPut`), the last that all have it (`SpreadEnd`); a broker that was killed between
-  them hands it to the sessions that have no `ItemPut` since. Nothing is said anew meanwhile.
+- What is handed to many in turns (`sessions/spreading.py`) takes several batches. The first says
+  that it is taken (`SpreadPut`), the last that all have it (`SpreadEnd`); a broker that was killed
+  between them hands it to the sessions that have no `ItemPut` since. Nothing is said anew
+  meanwhile.
 - For QoS 2 across brokers it has the last publication heard of each publisher (`HeardPut`), for the
   door's repeats, and what a client's broker had not settled (`UnsettledPut`), which it sends on
   under the old number.
