@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from shoal.broker.effects import Received
+from shoal.broker.effects import LinkChanged, LinkState, Received
 from shoal.broker.messages import Advertise, Rejected, Subscribe, Unadvertise, Unsubscribe
 from shoal.clients.messages import PingTimes
 from shoal.model import MessageId
@@ -147,6 +147,20 @@ def test_another_candidate_is_used_when_the_matcher_stays_silent() -> None:
     cluster.run(6)
     assert cluster.delivered() == [(1, "C", ("s",))]
     assert len(set(cluster.sent_of(Match))) == 2
+
+
+def test_what_a_matcher_was_sent_goes_elsewhere_when_it_is_back_before_anybody_missed_it() -> None:
+    """It may go on telling of itself, so that it is not silent; but it has forgotten."""
+    cluster = made()
+    subscribe(cluster, "s", "x < 200 AND y > 800", at="D2")
+    cluster.held[Match] = []
+    cluster.publish("D1", 1, x=100, y=900)
+    ((_, first, _),) = cluster.held.pop(Match)
+    cluster.settle()
+    assert cluster.delivered() == []
+    cluster.handle("D1", LinkChanged(first, LinkState.UP))
+    cluster.settle()
+    assert cluster.delivered() == [(1, "C", ("s",))]
 
 
 def test_a_slow_matcher_matches_once_what_an_impatient_dispatcher_sends_again() -> None:

@@ -32,7 +32,9 @@ class RandomMoves(RandomNetwork):
         kills: int = 0,
         lossy: bool = False,
         moves: Moves | None = None,
+        anywhere: bool = False,
     ) -> None:
+        """With `anywhere` a fault may cost what any subscription wants: ways are no tree's."""
         super().__init__(seed, system=system, lossy=lossy, patient=kills > 0, moves=moves)
         chance = Random(f"moves/{seed}")
         clients = sorted({interest.subscription.client for interest, _ in self.interests})
@@ -42,6 +44,7 @@ class RandomMoves(RandomNetwork):
         for _ in range(MOVES):
             at_us = chance.randint(SECOND_US, END_US)
             self.world.move(at_us, chance.choice(movable), chance.choice(self.brokers))
+        self._anywhere = anywhere
         self.outages: list[Outage] = []
         for _ in range(kills):
             self._kill(chance)
@@ -70,6 +73,11 @@ class RandomMoves(RandomNetwork):
     def is_excused(self, published: Published, interest: TimedSubscription) -> bool:
         if not self.outages:
             return False
+        if self._anywhere:
+            return any(
+                outage.from_us - SETTLE_US <= published.at_us <= outage.until_us + SETTLE_US
+                for outage in self.outages
+            )
         if self._excuses is None:
             whereabouts = Whereabouts(self.starts, self.world.trace.records)
             self._excuses = Excuses(self.links, self.outages, whereabouts, SETTLE_US)

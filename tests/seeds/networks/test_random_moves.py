@@ -32,10 +32,13 @@ def _run(
     kills: int = 0,
     lossy: bool = False,
     moves: Moves | None = None,
+    anywhere: bool = False,
 ) -> None:
     required = moved = 0
     for seed in chosen(seeds):
-        network = RandomMoves(seed, system=system, kills=kills, lossy=lossy, moves=moves)
+        network = RandomMoves(
+            seed, system=system, kills=kills, lossy=lossy, moves=moves, anywhere=anywhere
+        )
         problems = network.run()
         assert not problems, f"SHOAL_SEEDS={seed}: " + "\n".join(problems)
         required += network.required
@@ -80,6 +83,12 @@ def test_clients_move_while_brokers_are_killed(system: str) -> None:
     _run(QUICK, system, kills=4)
 
 
+@pytest.mark.parametrize("system", ["bluedove", "octopia", "tid"])
+def test_clients_move_where_any_broker_that_is_killed_may_matter(system: str) -> None:
+    """A broker that is back before anybody missed it had lost what it was sent (BlueDove)."""
+    _run(QUICK, system, kills=4, anywhere=True)
+
+
 def test_nobody_gets_twice_what_a_broker_delivered_before_it_was_killed() -> None:
     """What nobody waits for comes at most once, also in the broker's next life.
 
@@ -118,6 +127,12 @@ def test_many_clients_move(system: str) -> None:
 @pytest.mark.parametrize("system", ["tree", "grape", "dynatops"])
 def test_many_clients_move_while_brokers_are_killed(system: str) -> None:
     _run(SOAK, system, kills=4)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("system", ["bluedove", "octopia", "tid"])
+def test_many_clients_move_where_any_broker_that_is_killed_may_matter(system: str) -> None:
+    _run(SOAK, system, kills=4, anywhere=True)
 
 
 # --- the judges bite --------------------------------------------------------------------------

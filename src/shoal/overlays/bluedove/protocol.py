@@ -160,6 +160,19 @@ class Bluedove(BaseStrategy):
 
     def link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
         up = state is LinkState.UP
+        if up and neighbour in self.node.linked:
+            # It has come back so soon that nobody missed it; what it was sent is lost all the same.
+            self._link_changed(neighbour, False, now_us, out)
+        self._link_changed(neighbour, up, now_us, out)
+        if state is LinkState.ENDED and neighbour in self.node.dispatchers:
+            self.node.absences.left(neighbour)
+            self._give_up(neighbour, now_us, out)
+        if self._is_ending:
+            self._end(out, [neighbour] if up else [])
+            return
+        self._listen_to_self(now_us, out)
+
+    def _link_changed(self, neighbour: BrokerId, up: bool, now_us: int, out: list[Effect]) -> None:
         self.node.link(neighbour, up, now_us, out)
         if self.dispatcher is not None:
             self.dispatcher.link(neighbour, up, now_us, out)
@@ -168,13 +181,6 @@ class Bluedove(BaseStrategy):
                 self.membership.handover.link_up(neighbour, now_us, out)
             else:
                 self.membership.link_down(neighbour, now_us, out)
-        if state is LinkState.ENDED and neighbour in self.node.dispatchers:
-            self.node.absences.left(neighbour)
-            self._give_up(neighbour, now_us, out)
-        if self._is_ending:
-            self._end(out, [neighbour] if up else [])
-            return
-        self._listen_to_self(now_us, out)
 
     # --- leaving ------------------------------------------------------------------------------
 
