@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 
 import pytest
 from hypothesis import given
@@ -238,6 +239,28 @@ async def test_no_broker_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ClientError, match=r"127\.0\.0\.1:1: no broker answers"):
         async with Client("127.0.0.1:1"):
             pass
+
+
+@on_loop
+async def test_a_name_that_nobody_knows_is_an_error_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One that may be known in a while is tried again."""
+    for code, attempts in ((socket.EAI_NONAME, [1]), (socket.EAI_AGAIN, range(2, 100))):
+        asked = 0
+
+        async def resolve(*_: object, code: int = code, **__: object) -> None:
+            nonlocal asked
+            asked += 1
+            raise socket.gaierror(code, "name unknown")
+
+        monkeypatch.setattr("shoal.client.client.CONNECT_TIMEOUT_S", 1.0)
+        monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", resolve)
+        words = r"b1\.example: .*the name cannot be resolved \(name unknown\)"
+        with pytest.raises(ClientError, match=words):
+            async with Client("b1.example"):
+                pass
+        assert asked in attempts
 
 
 @on_loop

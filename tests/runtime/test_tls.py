@@ -107,6 +107,39 @@ async def test_others_are_refused(authority: Authority, tmp_path: Path) -> None:
         assert network.links["B2"].status()[0]["connections"] == 1
 
 
+def refusals(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
+    return [
+        (row.__dict__["peer"].rpartition(":")[0], row.__dict__["reason"])
+        for row in caplog.records
+        if row.getMessage() == "peer connection refused"
+    ]
+
+
+@on_loop
+async def test_whose_tls_does_not_fit_is_in_the_log_of_who_listens(
+    authority: Authority, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once in a while, however often it tries again."""
+    caplog.clear()  # another loop's
+    nobody = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    nobody.check_hostname = False
+    nobody.verify_mode = ssl.CERT_NONE
+    theirs = Authority(tmp_path / "theirs").contexts("B1").outgoing
+    theirs.verify_mode = ssl.CERT_NONE
+    shy = Authority(tmp_path / "others").contexts("B1").outgoing  # trusts not our authority
+    async with live(LINK, tls=authority.contexts) as network:
+        for context, words in (
+            (None, "TLS: the other end does not speak TLS"),
+            (nobody, "TLS: the other end shows no certificate"),
+            (theirs, "TLS: the other end's certificate is not trusted: "),
+            (shy, "TLS: the other end hangs up in the handshake; it may not trust"),
+        ):
+            for _ in range(3):
+                await answer(network.addresses["B2"], context, "B1")
+            await until(lambda: any(why.startswith(words) for _, why in refusals(caplog)))  # noqa: B023
+    assert [host for host, _ in refusals(caplog)] == ["127.0.0.1"] * 4
+
+
 class Client:
     """Somebody at B1 who asks elsewhere."""
 

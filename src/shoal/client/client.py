@@ -23,7 +23,7 @@ from typing import Any
 from shoal.client.answers import Answers, fail
 from shoal.client.attributes import plain_text
 from shoal.client.connection import ClientSocket
-from shoal.client.dialling import CONNECT_TIMEOUT_S, Dialler, MismatchError
+from shoal.client.dialling import CONNECT_TIMEOUT_S, Dialler, MismatchError, unresolved
 from shoal.client.endpoint import Endpoint, Tls, read_endpoint
 from shoal.client.session import (
     Arrived,
@@ -214,7 +214,8 @@ class Client:
         except MismatchError as error:
             self._does_not_fit(error)
             return None
-        except (OSError, TimeoutError):
+        except OSError as error:
+            self._problem = unresolved(error) or self._problem
             return None
         self._socket = socket
         self._session.opened()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import ssl
 
 from shoal.client.connection import ClientSocket, Owner
@@ -14,11 +15,13 @@ from shoal.client.wires import make_wire
 CONNECT_TIMEOUT_S = 10.0
 # Long enough to begin a TLS handshake anywhere.
 PROBE_S = 3.0
+# For good, as far as anybody knows; Linux tells a name without an address from no name.
+_UNKNOWN_NAME = socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)
 _OTHER = {"mqtt": "mqtts", "ws": "wss", "mqtts": "mqtt", "wss": "ws"}
 
 
 class MismatchError(Exception):
-    """Both ends are there and do not fit; says what to use instead."""
+    """Trying again does not help: both ends are there and do not fit, or a name is unknown."""
 
 
 class Dialler:
@@ -35,29 +38,39 @@ class Dialler:
         name = None if self._context is None else self._server_name or endpoint.host
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                _, socket = await asyncio.get_running_loop().create_connection(
+                _, connection = await asyncio.get_running_loop().create_connection(
                     lambda: ClientSocket(owner, make_wire(endpoint)),
                     endpoint.host,
                     endpoint.port,
                     ssl=self._context,
                     server_hostname=name,
                 )
+        except socket.gaierror as error:
+            if error.errno in _UNKNOWN_NAME:
+                raise MismatchError(unresolved(error)) from error
+            raise
         except OSError as error:
             if self._context is not None and (problem := handshake_problem(endpoint, error)):
                 raise MismatchError(problem) from error
             raise
-        return socket
+        return connection
 
-    async def check(self, socket: ClientSocket, address: str) -> None:
+    async def check(self, connection: ClientSocket, address: str) -> None:
         """MismatchError if that is why a connection ended before the broker had said a word."""
-        if isinstance(socket.problem, ssl.SSLError):
-            raise MismatchError(refusal(socket.problem))
+        if isinstance(connection.problem, ssl.SSLError):
+            raise MismatchError(refusal(connection.problem))
         if self._context is None:
             if problem := await plain_problem(read_endpoint(address)):
                 raise MismatchError(problem)
         elif not self._has_certificate:
             # In TLS 1.3 a broker sees that only when its client is through, and may just hang up.
             raise MismatchError("hangs up at once; it may want a certificate of the client")
+
+
+def unresolved(error: OSError) -> str:
+    """What to say of a name that is not known (now); nothing of other errors."""
+    is_name = isinstance(error, socket.gaierror)
+    return f"the name cannot be resolved ({error.strerror})" if is_name else ""
 
 
 def handshake_problem(endpoint: Endpoint, error: OSError) -> str:

@@ -17,6 +17,10 @@ from shoal.cli.commands.status import _link
             "B2 (away for 3 min, 545 bytes wait)",
         ),
         (
+            {"neighbour": "B2", "state": "idle", "away_us": 185_000_000, "connections": 0},
+            "B2 (away for 3 min or longer)",
+        ),
+        (
             {"neighbour": "B2", "state": "up", "congested_us": 12_340_000},
             "B2 (congested for 12.3 s)",
         ),

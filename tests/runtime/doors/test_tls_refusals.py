@@ -14,9 +14,9 @@ import trustme
 
 from shoal.client import Client, Tls
 from shoal.runtime.addresses import Address
-from shoal.runtime.doors.sockets.tls_listener import HUNG_UP
 from shoal.runtime.network_file import Network, parse_network
 from shoal.runtime.operations.metrics import render
+from shoal.runtime.tls_listener import hung_up
 from tests.runtime.live import PATIENCE_S, on_loop, until
 from tests.runtime.one_service import network, running
 
@@ -72,7 +72,7 @@ async def test_who_does_not_trust_the_broker_or_speaks_no_tls_is_told_of(
             plain, untrusting = rows(caplog)[-2:]
             assert plain["why"] == "TLS: the client does not speak TLS"
             # asyncio does not send the alert that says so.
-            assert untrusting["why"] == HUNG_UP
+            assert untrusting["why"] == hung_up()
             for row in (plain, untrusting):
                 assert (row["where"], row["client"], row["user"]) == (key, "", "")
                 assert row["address"].startswith("127.0.0.1:")

@@ -20,7 +20,7 @@ from shoal.cli.support.live.operators import (
     OperatorPassword,
     read_caller,
 )
-from shoal.cli.support.live.statuses import Statuses, admin_addresses, ask_status
+from shoal.cli.support.live.statuses import Statuses, admin_addresses, ask_status, problem_of
 
 if TYPE_CHECKING:
     from shoal.runtime.network_file import Network
@@ -66,8 +66,7 @@ def clients(
         _show(rows, most)
         for name, found in statuses.items():
             if found is None:
-                why = statuses.refusals.get(name, "it does not answer")
-                print(f"not asked: {name}: {why}")
+                print(f"not asked: {name} {statuses.why_not(name)}")
     if client and not rows:
         raise typer.Exit(1)
 
@@ -86,7 +85,7 @@ async def _ask(network: Network, caller: Caller, client: str) -> tuple[Statuses,
             try:
                 found = await get_json(here[name], f"/clients?{query}", caller.to(name))
             except OSError as error:
-                raise UserError(f"{name} does not answer: {error}") from error
+                raise UserError(f"{name} does not answer: {problem_of(error)}") from error
             rows += ({"broker": name, **row} for row in found["clients"])
             query = found["next"]
         return rows

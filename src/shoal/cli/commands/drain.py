@@ -16,11 +16,13 @@ from shoal.cli.support.live.operators import (
     read_caller,
 )
 from shoal.cli.support.live.orders import give_order
+from shoal.cli.support.live.statuses import problem_of
 
 if TYPE_CHECKING:
     from shoal.runtime.addresses import Address
     from shoal.runtime.operations.caller import Caller
 
+_INSTEAD = "only a broker that runs can hand over its clients: start it, then drain it"
 _POLL_S = 0.2
 _SAY_AFTER_S = 5.0
 
@@ -42,7 +44,7 @@ def drain(
 
     network = read_network(network_file, has_files=False)
     caller = read_caller(network, operator, operator_password, operator_certificate)
-    address = asyncio.run(give_order(network, caller, broker, "drain"))
+    address = asyncio.run(give_order(network, caller, broker, "drain", _INSTEAD))
     asyncio.run(_watch(broker, address, caller.to(broker)))
     print(f"{broker} is drained")
 
@@ -56,7 +58,8 @@ async def _watch(broker: str, address: Address, caller: Caller) -> None:
         try:
             found: dict[str, Any] = await get_json(address, "/status", caller)
         except OSError as error:
-            raise UserError(f"{broker} answers no more: {error}") from error
+            why = f"{broker} has ended before it was drained: {problem_of(error)}"
+            raise UserError(f"{why}\n       start it, then drain it once more") from error
         clients, mqtt = found["clients"], found["mqtt"]
         if not clients["is_draining"]:
             raise UserError(f"{broker} takes clients in again")

@@ -17,6 +17,7 @@ from shoal.cli.support.live.operators import (
     OperatorPassword,
     read_caller,
 )
+from shoal.cli.support.live.statuses import problem_of
 
 if TYPE_CHECKING:
     from shoal.runtime.addresses import Address
@@ -91,7 +92,7 @@ async def _leave(
         # Of a name that is in no file nobody knows whether it was ever there.
         if is_listed and await _is_gone(broker, others, caller, 0):
             return False
-        raise UserError(f"{broker} does not answer at {address}: {error}") from error
+        raise UserError(f"{broker} does not answer at {address}: {problem_of(error)}") from error
     if problem:
         raise UserError(f"{broker} cannot leave: {problem}")
     stage, since_s, has_said, unanswered = "", 0.0, False, 0

@@ -15,7 +15,7 @@ from shoal.cli.support.live.operators import (
     OperatorPassword,
     read_caller,
 )
-from shoal.cli.support.live.statuses import admin_addresses, ask_status, check_known
+from shoal.cli.support.live.statuses import admin_addresses, ask_status, check_known, problem_of
 
 if TYPE_CHECKING:
     from shoal.runtime.network_file import Network
@@ -57,7 +57,7 @@ async def _move(network: Network, caller: Caller, client: str, broker: str) -> s
         try:
             problem = await order(here[name], "move", caller.to(name), client=client, broker=broker)
         except OSError as error:
-            return f"{name} does not answer: {error}"
+            return f"{name} does not answer: {problem_of(error)}"
         return None if problem == f"{client} is not connected to {name}" else problem
 
     answers = dict(zip(here, await asyncio.gather(*map(ask, here)), strict=True))

@@ -15,7 +15,7 @@ from shoal.cli.support.live.operators import (
     OperatorPassword,
     read_caller,
 )
-from shoal.cli.support.live.statuses import admin_addresses, ask_status
+from shoal.cli.support.live.statuses import admin_addresses, ask_status, problem_of
 
 if TYPE_CHECKING:
     from shoal.runtime.network_file import Network
@@ -79,7 +79,7 @@ async def _ask(network: Network, caller: Caller, name: str, brokers: str) -> str
         try:
             problem = await order(address, "rearrange", caller.to(broker), do=name, brokers=brokers)
         except OSError as error:
-            problem = f"does not answer: {error}"
+            problem = f"does not answer: {problem_of(error)}"
         if not problem:
             return broker
         problems[broker] = problem

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 from rich.filesize import decimal
+from rich.markup import escape
 from rich.table import Table
 
 from shoal.cli.support.errors import UserError
@@ -151,8 +152,9 @@ def _state(found: Mapping[str, Any]) -> str:
 
 def _waiting(statuses: Statuses) -> Iterator[str]:
     """What those lack that are not ready, and how far those are that leave."""
-    for name, why in statuses.refusals.items():
-        yield f"[red]{name} does not say: {why}[/red]"
+    for name, found in statuses.items():
+        if found is None and (name in statuses.refusals or name in statuses.silences):
+            yield f"[red]{name} {escape(statuses.why_not(name))}[/red]"
     for name, found in statuses.items():
         # A broker of an earlier version says no more than that it is not ready.
         if found is not None and (missing := found.get("missing")):
@@ -195,6 +197,8 @@ def _link(link: Mapping[str, Any]) -> str:
     words = [] if link["state"] == "up" else [link["state"]]
     if words and away_us:
         words = [f"{link['state']} for {_duration(away_us / 1e6)}"]
+        if not link.get("connections", 1):  # a broker that has started since knows no more
+            words = [f"away for {_duration(away_us / 1e6)} or longer"]
     if congested_us := link.get("congested_us"):
         words.append(f"congested for {congested_us / 1e6:.1f} s")
     if waiting := link.get("buffered_bytes", 0) + link.get("spooled_bytes", 0):

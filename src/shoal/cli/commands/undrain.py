@@ -16,6 +16,8 @@ from shoal.cli.support.live.operators import (
 )
 from shoal.cli.support.live.orders import give_order
 
+_INSTEAD = "it takes clients in as soon as it is started again"
+
 
 def undrain(
     network_file: Annotated[Path, typer.Argument(metavar="NETWORK.toml", help="The network.")],
@@ -29,5 +31,5 @@ def undrain(
 
     network = read_network(network_file, has_files=False)
     caller = read_caller(network, operator, operator_password, operator_certificate)
-    asyncio.run(give_order(network, caller, broker, "undrain"))
+    asyncio.run(give_order(network, caller, broker, "undrain", _INSTEAD))
     print(f"{broker} takes clients in")

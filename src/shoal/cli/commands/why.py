@@ -20,7 +20,7 @@ from shoal.cli.support.live.operators import (
     read_caller,
 )
 from shoal.cli.support.live.routes import Answers, Way, down, find_way, queues
-from shoal.cli.support.live.statuses import Statuses, admin_addresses, ask_status
+from shoal.cli.support.live.statuses import Statuses, admin_addresses, ask_status, problem_of
 
 if TYPE_CHECKING:
     from shoal.runtime.network_file import Network
@@ -91,7 +91,7 @@ async def _ask(
         try:
             found = await get_json(here[name], f"/{question}?{urlencode(query)}", caller.to(name))
         except OSError as error:
-            raise UserError(f"{name} does not answer: {error}") from error
+            raise UserError(f"{name} does not answer: {problem_of(error)}") from error
         if "problem" in found and len(found) == 1:
             raise UserError(found["problem"])
         return found

@@ -34,13 +34,13 @@ from shoal.runtime.doors.publishers import LivePublishers
 from shoal.runtime.doors.sending_on import SendingOn
 from shoal.runtime.doors.slow_readers import SlowReaders
 from shoal.runtime.doors.sockets.sockets import LateAccess, Socket
-from shoal.runtime.doors.sockets.tls_listener import TlsListener, listen
 from shoal.runtime.driving.flushing import Phase
 from shoal.runtime.driving.pauses import Alarm
 from shoal.runtime.node import Node
 from shoal.runtime.storage.journal_files import JournalFiles, Sync
 from shoal.runtime.storage.journal_writer import JournalWriter
 from shoal.runtime.tls import certified_names
+from shoal.runtime.tls_listener import TlsListener, listen
 
 _MICROSECONDS = 1_000_000
 # What is delivered before the loop is through with what is ready: who must wait for readers is

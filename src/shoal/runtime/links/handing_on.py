@@ -28,11 +28,11 @@ _log = logging.getLogger(__name__)
 class Link:
     """One link and, when there is one, its connection."""
 
-    def __init__(self, session: LinkSession, *, is_lasting: bool, address: str = "") -> None:
+    def __init__(self, session: LinkSession, *, is_lasting: bool, now_us: int) -> None:
         self.session = session
         self.is_lasting = is_lasting
         # Where the other end is, as far as whoever opened the link knew.
-        self.address = address
+        self.address = ""
         self.connection: PeerConnection | None = None
         # Why there has been none for a while, if this end connects.
         self.problem = ""
@@ -41,8 +41,8 @@ class Link:
         self.is_handing_on = False
         self.is_going_on = False  # whether what it holds back is about to be handed on
         self.bytes_in = self.bytes_out = self.connections = 0
-        # When its last connection ended, unless there is another.
-        self.lost_us: int | None = None
+        # When its last connection ended, or it began without one; None while it is up.
+        self.lost_us: int | None = now_us
         # Of the process at the other end, once it was there.
         self.incarnation: int | None = None
 

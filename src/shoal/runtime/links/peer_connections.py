@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import socket
 import ssl
 from collections.abc import Callable
 from typing import Any, Protocol, cast
@@ -17,10 +18,14 @@ from shoal.broker.links.controls import CONTROLS, Hello, Refuse
 from shoal.broker.wire import Codec, WireError, first_frame
 from shoal.runtime.addresses import Address
 from shoal.runtime.tls import TlsContexts, certified_names
+from shoal.runtime.tls_listener import TlsListener, listen
 
 # A hello takes a hundred bytes; what is not one is not read on.
 MAX_HELLO_BYTES = 4_096
 HELLO_TIMEOUT_S = 5.0
+# A broker whose TLS does not fit tries again every two seconds; who, and why, is logged so often.
+TOLD_S = 600.0
+MOST_TOLD = 100
 
 _CONTROLS = Codec(CONTROLS)
 _log = logging.getLogger(__name__)
@@ -164,6 +169,30 @@ class PeerConnection(asyncio.Protocol):
             self._transport.abort()
 
 
+async def listen_for_peers(
+    door: Door, address: Address, tls: TlsContexts | None
+) -> asyncio.Server | TlsListener:
+    """Take connections of other brokers; the log says with whom TLS does not begin, and why."""
+    told: dict[tuple[str, str], float] = {}
+
+    def failed(peer: str, why: str) -> None:
+        who, now_s = (peer.rpartition(":")[0], why), asyncio.get_running_loop().time()
+        if now_s - told.get(who, -TOLD_S) >= TOLD_S:
+            told.pop(who, None)
+            told[who] = now_s
+            _log.warning("peer connection refused", extra={"peer": peer, "reason": why})
+        if len(told) > MOST_TOLD:
+            del told[next(iter(told))]
+
+    return await listen(
+        address,
+        lambda: PeerConnection(door, is_dialled=False),
+        tls.incoming if tls else None,
+        failed,
+        "other end",
+    )
+
+
 async def dial(
     door: Door,
     address: Address,
@@ -186,6 +215,8 @@ async def dial(
         problem = str(error) or "no answer"
         if isinstance(error, ConnectionError) and error.errno is not None:
             problem = os.strerror(error.errno)  # whichever loop says it
+        if isinstance(error, socket.gaierror):
+            problem = f"the name cannot be resolved ({error.strerror})"
         _log.debug("cannot connect", extra={"address": str(address), "problem": problem})
         told(problem)
         return None

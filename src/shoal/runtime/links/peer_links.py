@@ -33,13 +33,14 @@ from shoal.runtime.links.dialling import Dialling
 from shoal.runtime.links.directory import Directory
 from shoal.runtime.links.handing_on import HandingOn, Link
 from shoal.runtime.links.joining import take_up
-from shoal.runtime.links.peer_connections import Door, PeerConnection
+from shoal.runtime.links.peer_connections import Door, PeerConnection, listen_for_peers
 from shoal.runtime.links.peer_settings import PeerSettings, check_peer
 from shoal.runtime.links.probing import probe
 from shoal.runtime.links.table import Links
 from shoal.runtime.node import Node
 from shoal.runtime.storage.overlay_file import Overlay
 from shoal.runtime.storage.spool_files import Spools
+from shoal.runtime.tls_listener import TlsListener
 
 TICK_S = 1.0
 # Connections that have not said who they are; more are closed as they come.
@@ -74,7 +75,7 @@ class PeerLinks:
         self._by_connection: dict[PeerConnection, Link] = {}
         self._strangers: set[PeerConnection] = set()
         self._to_flush: dict[Link, None] = {}
-        self._server: asyncio.Server | None = None
+        self._server: asyncio.Server | TlsListener | None = None
         self._ticking: asyncio.TimerHandle | None = None
         self._rounds = Rounds(TICK_S)
         self._is_stopping = False
@@ -94,18 +95,12 @@ class PeerLinks:
 
     async def start(self, listen: Address) -> Address:
         """Listen, connect to the neighbours; where it listens."""
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(
-            lambda: PeerConnection(self, is_dialled=False),
-            listen.host,
-            listen.port,
-            ssl=self._settings.tls.incoming if self._settings.tls else None,
-        )
+        self._server = await listen_for_peers(self, listen, self._settings.tls)
         port = self._server.sockets[0].getsockname()[1]
         for neighbour in self.overlay.neighbours(self._settings.neighbours):
             if neighbour not in self._links:  # the machine has not opened it as it started
                 self._start_link(neighbour)
-        self._ticking = loop.call_later(TICK_S, self._tick)
+        self._ticking = asyncio.get_running_loop().call_later(TICK_S, self._tick)
         return Address(listen.host, port)
 
     def _start_link(self, neighbour: BrokerId) -> None:
@@ -293,7 +288,8 @@ class PeerLinks:
         former = self._links.get(neighbour)
         if former is not None and former.connection is not None:
             self._drop(former.connection)
-        link = self._links[neighbour] = Link(session, is_lasting=is_lasting)
+        now_us = self._node.clock.now_us()
+        link = self._links[neighbour] = Link(session, is_lasting=is_lasting, now_us=now_us)
         return link
 
     def _not_up(self, link: Link) -> None:

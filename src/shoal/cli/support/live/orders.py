@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shoal.cli.support.errors import UserError
-from shoal.cli.support.live.statuses import ask_status, check_known
+from shoal.cli.support.live.statuses import ask_status, check_known, problem_of
 
 if TYPE_CHECKING:
     from shoal.runtime.addresses import Address
@@ -13,8 +13,13 @@ if TYPE_CHECKING:
     from shoal.runtime.operations.caller import Caller
 
 
-async def give_order(network: Network, caller: Caller, broker: str, name: str) -> Address:
-    """Have a broker do something; its admin port.  UserError says why it cannot."""
+async def give_order(
+    network: Network, caller: Caller, broker: str, name: str, instead: str
+) -> Address:
+    """Have a broker do something; its admin port.
+
+    UserError says why it cannot, and, of one that does not answer, what to do `instead`.
+    """
     from shoal.runtime.addresses import read_address
     from shoal.runtime.supervisor import order
 
@@ -22,13 +27,14 @@ async def give_order(network: Network, caller: Caller, broker: str, name: str) -
     check_known(network, statuses, broker)
     found = statuses[broker]
     if found is None:
-        why = statuses.refusals.get(broker, "it does not answer, or has no admin address")
-        raise UserError(f"{broker}: {why}")
+        why = statuses.why_not(broker)
+        hint = f"\n       {instead}" if why.startswith("does not answer") else ""
+        raise UserError(f"{broker} {why}{hint}")
     address = read_address(found["listening"]["admin"])
     try:
         problem = await order(address, name, caller.to(broker))
     except OSError as error:
-        raise UserError(f"{broker} does not answer at {address}: {error}") from error
+        raise UserError(f"{broker} does not answer at {address}: {problem_of(error)}") from error
     if problem:
         raise UserError(f"{broker}: {problem}")
     return address

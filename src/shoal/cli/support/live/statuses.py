@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -15,16 +17,27 @@ if TYPE_CHECKING:
 
 
 class Statuses(dict[str, "dict[str, Any] | None"]):
-    """What every broker of a network answers, None when it does not; why not, where that is known.
+    """What every broker of a network answers, None when it does not.
 
-    `refusals` are of brokers that are there, and do not talk to this caller.
+    `refusals` say why of brokers that are there, and do not talk to this caller, `silences` of
+    those that do not answer.
     """
 
     def __init__(
-        self, found: Mapping[str, dict[str, Any] | None], refusals: Mapping[str, str] | None = None
+        self,
+        found: Mapping[str, dict[str, Any] | None],
+        refusals: Mapping[str, str] | None = None,
+        silences: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(found)
         self.refusals = dict(refusals or {})
+        self.silences = dict(silences or {})
+
+    def why_not(self, broker: str) -> str:
+        """Why a broker that does not answer does not, to be put behind its name."""
+        if broker in self.refusals:
+            return f"does not say: {self.refusals[broker]}"
+        return self.silences.get(broker, "does not answer")
 
 
 async def ask_status(network: Network, caller: Caller) -> Statuses:
@@ -46,7 +59,8 @@ async def ask_status(network: Network, caller: Caller) -> Statuses:
         joined = {name: admin for name, admin in known.items() if name not in listed}
         further = await _ask_all(joined, caller)
         there = {name: answer for name, answer in found.items() if answer or name in known}
-        found = Statuses(there | further, found.refusals | further.refusals)
+        silences = found.silences | further.silences
+        found = Statuses(there | further, found.refusals | further.refusals, silences)
     return found
 
 
@@ -67,7 +81,8 @@ def admin_addresses(network: Network, statuses: Statuses) -> dict[str, Address]:
         if answer is not None
     }
     if not found:
-        raise UserError(f"no broker of {network.name} answers")
+        why = "\n       ".join(f"{name} {statuses.why_not(name)}" for name in statuses)
+        raise UserError(f"no broker of {network.name} answers\n       {why}")
     return found
 
 
@@ -76,18 +91,30 @@ async def _ask_all(admins: Mapping[str, str], caller: Caller) -> Statuses:
     from shoal.runtime.operations.caller import RefusedError
     from shoal.runtime.supervisor import get_json
 
-    refusals = {}
+    refusals, silences = {}, {}
 
     async def ask(name: str, admin: str) -> dict[str, Any] | None:
         if not admin:
+            silences[name] = "has no admin address; give it one in the network file (admin = …)"
             return None
         try:
             return await get_json(read_address(admin), "/status", caller.to(name))
         except RefusedError as error:
             refusals[name] = str(error)
-        except (OSError, ValueError):
-            pass
+        except OSError as error:
+            silences[name] = f"does not answer at {admin}: {problem_of(error)}"
+        except ValueError as error:
+            silences[name] = f"does not answer: {error}"
         return None
 
     answers = await asyncio.gather(*(ask(*each) for each in admins.items()))
-    return Statuses(dict(zip(admins, answers, strict=True)), refusals)
+    return Statuses(dict(zip(admins, answers, strict=True)), refusals, silences)
+
+
+def problem_of(error: OSError) -> str:
+    """Why a broker cannot be asked, in words."""
+    if isinstance(error, socket.gaierror):
+        return f"the name cannot be resolved ({error.strerror})"
+    if error.errno is None:
+        return str(error) or "no answer in time"
+    return os.strerror(error.errno)

@@ -23,7 +23,9 @@ async def ask_subscriptions(
     statuses = await ask_status(network, caller)
     for name, status in statuses.items():
         if status is None:
-            raise UserError(f"{name} does not answer, so its clients' filters are not known")
+            raise UserError(
+                f"{name} {statuses.why_not(name)}; so its clients' filters are not known"
+            )
         address = read_address(status["listening"]["admin"])
         query: str | None = ""
         while query is not None:

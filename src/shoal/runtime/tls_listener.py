@@ -1,8 +1,8 @@
 """A listener for TLS that says whose handshake fails, and why.
 
-asyncio's own server drops such a connection without a word, so nobody would hear of clients that
-do not trust a broker's certificate.  Who hangs up before a handshake has begun, as load balancers
-do to see whether somebody listens, is not told of.
+asyncio's own server drops such a connection without a word, so nobody would hear of clients, or of
+brokers, that do not trust a broker's certificate.  Who hangs up before a handshake has begun, as
+load balancers do to see whether somebody listens, is not told of.
 """
 
 from __future__ import annotations
@@ -20,24 +20,25 @@ BACKLOG = 1_024
 _SHORT = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _SHORT_PAUSE_S = 1.0
 HANDSHAKE_S = 60.0
-# Some libraries do not say what they do not like.
-HUNG_UP = "TLS: the client hangs up in the handshake; it may not trust this broker's certificate"
-
 
 Protocol = Callable[[], asyncio.Protocol]
 Failed = Callable[[str, str], None]
 
 
 async def listen(
-    address: Address, protocol: Protocol, tls: ssl.SSLContext | None, failed: Failed
+    address: Address,
+    protocol: Protocol,
+    tls: ssl.SSLContext | None,
+    failed: Failed,
+    who: str = "client",
 ) -> asyncio.Server | TlsListener:
-    """Take connections, over TLS if there is a context; `failed` as of `TlsListener`."""
+    """Take connections, over TLS if there is a context; `failed` and `who` as of `TlsListener`."""
     server: asyncio.Server | TlsListener
     if tls is None:
         loop = asyncio.get_running_loop()
         server = await loop.create_server(protocol, *address, backlog=BACKLOG)
     else:
-        server = TlsListener(protocol, tls, failed)
+        server = TlsListener(protocol, tls, failed, who)
         await server.start(address)
     for listener in server.sockets:
         # Inherited by its connections: a client without a keep alive that vanishes is noticed.
@@ -46,13 +47,19 @@ async def listen(
 
 
 class TlsListener:
-    """Takes connections; `failed` is told from which address, and why, where TLS does not begin."""
+    """Takes connections; `failed` is told from which address, and why, where TLS does not begin.
 
-    def __init__(self, protocol: Protocol, context: ssl.SSLContext, failed: Failed) -> None:
+    `who` is what connects, in words.
+    """
+
+    def __init__(
+        self, protocol: Protocol, context: ssl.SSLContext, failed: Failed, who: str = "client"
+    ) -> None:
         self.sockets: list[socket.socket] = []
         self._protocol = protocol
         self._context = context
         self._failed = failed
+        self._who = who
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self, address: Address) -> None:
@@ -104,12 +111,12 @@ class TlsListener:
                     self._protocol, taken, ssl=self._context
                 )
         except ssl.SSLError as error:
-            self._failed(address, handshake_failure(error))
+            self._failed(address, handshake_failure(error, self._who))
         except TimeoutError:
             self._failed(address, f"TLS: the handshake takes over {HANDSHAKE_S:g} s")
         except OSError:
             if has_spoken:
-                self._failed(address, HUNG_UP)
+                self._failed(address, hung_up(self._who))
         except asyncio.CancelledError:
             taken.close()
             raise
@@ -126,8 +133,13 @@ async def _speaks(taken: socket.socket) -> bool:
     return bool(taken.recv(1, socket.MSG_PEEK))
 
 
-def handshake_failure(error: ssl.SSLError) -> str:
-    """Why TLS does not begin with a client, in words.
+def hung_up(who: str = "client") -> str:
+    """Some libraries do not say what they do not like."""
+    return f"TLS: the {who} hangs up in the handshake; it may not trust this broker's certificate"
+
+
+def handshake_failure(error: ssl.SSLError, who: str = "client") -> str:
+    """Why TLS does not begin with who connects, in words.
 
     >>> error = ssl.SSLError()
     >>> error.reason = "TLSV1_ALERT_UNKNOWN_CA"
@@ -138,13 +150,13 @@ def handshake_failure(error: ssl.SSLError) -> str:
     words = reason.lower().replace("_", " ")
     match error:
         case ssl.SSLCertVerificationError():
-            return f"TLS: the client's certificate is not trusted: {error.verify_message}"
+            return f"TLS: the {who}'s certificate is not trusted: {error.verify_message}"
         case _ if reason == "PEER_DID_NOT_RETURN_A_CERTIFICATE":
-            return "TLS: the client shows no certificate"
+            return f"TLS: the {who} shows no certificate"
         case _ if reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE"):
-            return "TLS: the client does not speak TLS"
+            return f"TLS: the {who} does not speak TLS"
         case _ if "ALERT_CERTIFICATE_EXPIRED" in reason:
-            return "TLS: to the client this broker's certificate has expired"
+            return f"TLS: to the {who} this broker's certificate has expired"
         case _ if "ALERT" in reason and ("UNKNOWN_CA" in reason or "CERTIFICATE" in reason):
-            return f"TLS: the client does not trust this broker's certificate ({words})"
+            return f"TLS: the {who} does not trust this broker's certificate ({words})"
     return f"TLS: {words}"
