@@ -64,7 +64,8 @@ def test_the_page_loads_nothing_from_anywhere(tmp_path: Path) -> None:
 
 def test_runs_stand_side_by_side_with_changes_against_the_first(tmp_path: Path) -> None:
     page = Page(render(runs_of(tmp_path)))
-    assert "Against baseline, load100 cut the average broker message rate by 31.0 %" in page.text
+    assert "Against baseline:load100 cut the average broker message rate by 31.0 %" in page.text
+    assert page.count("li") == 2  # one for each run but the first
     assert "raised the mean delivery delay by 6.00 % (64.2 → 68.1 ms)" in page.text
     assert (
         "All 393,216 expected deliveries in 3 runs arrived, each exactly once, "

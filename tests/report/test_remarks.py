@@ -82,7 +82,7 @@ def test_the_page_says_what_could_not_take_effect(tmp_path: Path) -> None:
     why = (
         "ublishers publish at most 84 times; grape.trace_session_length needs 100: nobody can move"
     )
-    assert f"({'p' + why})" in text
+    assert f". {'P' + why}. " in text
     assert f"None of the 12 publishers moved. {'P' + why}." in text
     assert sentences([runs[0], still])[1] == f"load100: {'p' + why}"
 

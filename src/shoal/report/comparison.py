@@ -191,20 +191,28 @@ def headline(runs: Sequence[Run]) -> Markup:
     """What came out, in a few words, good or bad; of runs with several seeds what all say."""
     reference = runs[0]
     over_seeds = {run.name: verdict for run in runs[1:] if (verdict := verdicts(run, reference))}
-    sentences = [_sentence(run, reference) for run in runs[1:] if run.name not in over_seeds]
-    start = f"Against {reference.name}, " if sentences else None
+    alone = [_sentence(run, reference) for run in runs[1:] if run.name not in over_seeds]
     judged = [
-        tag("p", over_seeds[run.name][0], ". ", _notes(run))
-        for run in runs
-        if run.name in over_seeds
+        join(over_seeds[run.name][0], ". ", _notes(run)) for run in runs if run.name in over_seeds
     ]
-    idle = [f"{text}. " for text in without_effect(runs)]
+    idle = [join(f"{text}.") for text in without_effect(runs)]
     return tag(
         "div",
-        tag("p", start, sentences) if sentences else None,
-        judged,
-        tag("p", idle, proof(runs)),
+        _paragraphs(alone, f"Against {reference.name}"),
+        _paragraphs(judged),
+        _paragraphs(idle, "Settings that changed nothing" if len(idle) > 1 else ""),
+        tag("p", proof(runs)),
         class_="headline",
+    )
+
+
+def _paragraphs(sentences: Sequence[Markup], start: str = "") -> Markup | None:
+    """One sentence behind its start, or a list of several."""
+    if len(sentences) < 2:
+        return tag("p", f"{start}, " if start else None, sentences) if sentences else None
+    return join(
+        tag("p", f"{start}:") if start else None,
+        tag("ul", [tag("li", each) for each in sentences]),
     )
 
 
@@ -230,7 +238,11 @@ def _sentence(run: Run, reference: Run) -> Markup:
 
 
 def _notes(run: Run) -> list[str]:
-    return [f"({text}) " for text in _remarks(run)]
+    """A sentence each; what begins with a setting begins as that is written."""
+    return [
+        f"{text if '.' in text.split()[0] else text[0].upper() + text[1:]}. "
+        for text in _remarks(run)
+    ]
 
 
 def _remarks(run: Run) -> list[str]:

@@ -195,10 +195,10 @@ def _panel(
             class_="note",
         ),
         tag("h3", "Load per broker, the busiest first"),
-        bar_chart(
+        tag("div", bar_chart(
             reference.loads, run.loads, names=(reference.name, run.name), colours=colours,
             unit="messages/s",
-        ),
+        ), class_="wide"),
         _bars_note(reference, run),
         tag("h3", "Who moved where"),
         movers(run),

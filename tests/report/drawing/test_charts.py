@@ -15,6 +15,18 @@ def test_a_gap_in_a_line_is_not_bridged() -> None:
     assert path.count("M") == 2
 
 
+def test_each_reading_between_two_gaps_is_a_dot() -> None:
+    """One without anything at its side would be a line without length: nothing."""
+    points = [(0.0, 1.0), (1.0, None), (2.0, 2.0), (3.0, 1.0), (4.0, None), (5.0, 1.0)]
+    drawing = line_chart(
+        [Series(name="a", colour="#000", points=points)], unit="ms", time_unit="s", name="Delay"
+    )
+    path = drawing.split('class="series"')[0].rsplit('d="', 1)[1].split('"')[0]
+    first, between, last = path.split("M")[1:]
+    assert (first.count("h0"), between.count("L"), last.count("h0")) == (1, 1, 1)
+    assert "h0" not in between
+
+
 def test_a_run_without_any_delivery_draws_an_empty_chart() -> None:
     drawing = line_chart(
         [Series(name="a", colour="#000", points=[(0.0, None)])], unit="", time_unit="s", name="x"

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from shoal.report.drawing.figures import quantity
 from shoal.report.drawing.markup import Markup, join, tag
@@ -120,17 +121,16 @@ def _line(
 ) -> Markup | None:
     commands = []
     pen = "M"
-    for x, y in line.points:
+    for (x, y), (_, after) in pairwise([*line.points, (0.0, None)]):
         if y is None:
             pen = "M"
             continue
-        commands.append(f"{pen}{x_at(x):.1f} {y_at(y):.1f}")
+        # A reading between two gaps is a line without length; round caps show it as a dot.
+        dot = "h0" if pen == "M" and after is None else ""
+        commands.append(f"{pen}{x_at(x):.1f} {y_at(y):.1f}{dot}")
         pen = "L"
     if not commands:
         return None
-    # A reading between two gaps is a line without length; round caps show it as a dot.
-    if len(commands) == 1:
-        commands.append("h0")
     return tag("path", d="".join(commands), stroke=line.colour, class_="series")
 
 

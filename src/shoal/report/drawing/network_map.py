@@ -22,8 +22,8 @@ from shoal.report.drawing.markup import Markup, tag
 
 LARGEST_RADIUS = 17.0
 SMALLEST_RADIUS = 3.5
-# The busiest brokers are named even where no publisher is.
-NAMED_BY_LOAD = 10
+# The busiest brokers are named even where no publisher is; all, where there are few.
+NAMED_BY_LOAD, FEW = 10, 24
 # An arc bends aside by this share of its length, so that ways there and back stay apart.
 BEND = 0.18
 
@@ -169,7 +169,8 @@ def _labels(drawing: Drawing, radii: Mapping[str, float]) -> list[Markup]:
     }
     written: list[Box] = []
     labels = []
-    for broker in dict.fromkeys([*hosts, *by_load[:NAMED_BY_LOAD]]):
+    named = by_load if len(by_load) <= FEW else by_load[:NAMED_BY_LOAD]
+    for broker in dict.fromkeys([*hosts, *named]):
         number = len(drawing.publishers.get(broker, ()))
         text = f"{broker} · {number}" if number else broker
         # Where publishers are matters more than the discs of brokers without any.
