@@ -20,7 +20,6 @@ from collections.abc import Iterable
 
 from shoal.model import BrokerId
 from shoal.mqtt.broker_clients import BrokerClients
-from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.door.network import read_body
 from shoal.mqtt.door.owed import Owed
 from shoal.mqtt.federation.roaming.homes import Home
@@ -57,6 +56,7 @@ from shoal.mqtt.sessions.delivering.outgoing import Outgoing
 from shoal.mqtt.sessions.had import Had
 from shoal.mqtt.sessions.rows import SubscriptionState, subscription_of
 from shoal.mqtt.sessions.session import Session
+from shoal.mqtt.sessions.unsettled import owed_to_nobody
 
 
 class RememberedSession:
@@ -217,29 +217,6 @@ def restore(clients: BrokerClients, remembered: Remembered, now_us: int) -> list
     return restoring.problems
 
 
-class _Nobody:
-    """In the place of a connection: the client was not here since the broker started."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-
-    def settled(self, owed: Owed) -> None:
-        """When the client asks again, it is answered at once."""
-        self._session.settled(owed.packet_id)
-        self._session.has_received(owed.packet_id)
-
-    def note(self, owed: Owed) -> None:
-        self._session.note_unsettled(owed)
-
-
-def _owed_to_nobody(session: Session, packet_id: int, message: Message) -> Owed:
-    """A publication of QoS 2 from before the broker started, which is still under way."""
-    owed = Owed(_Nobody(session), 2, packet_id, ReasonCode.SUCCESS, message.topic)
-    owed.message = message
-    session.unsettled[packet_id] = owed
-    return owed
-
-
 class _Restoring:
     def __init__(self, clients: BrokerClients, remembered: Remembered) -> None:
         self.problems: list[str] = []
@@ -301,7 +278,7 @@ class _Restoring:
             if message is not None:
                 message.shares = unsettled.shares
                 session.received.add(packet_id)
-                self._unsettled.append(_owed_to_nobody(session, packet_id, message))
+                self._unsettled.append(owed_to_nobody(session, packet_id, message))
         return session
 
     def spread_on(self) -> None:

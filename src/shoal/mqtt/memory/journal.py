@@ -271,13 +271,23 @@ class Journal:
         if session.arriving_us is not None and session.diversion is not None:
             self.came(session, session.diversion.known)
         for packet_id in sorted(session.received):
-            self.received(session, packet_id)
+            self._put_received(session, packet_id)
         for subscription in session.subscriptions.values():
             self.subscribed(subscription)
         held = session.diversion.held if session.diversion is not None else ()
         for outgoing in (*session.on_its_way(), *held):
             if outgoing.qos:
                 self.item(session, outgoing)
+
+    def _put_received(self, session: Session, packet_id: int) -> int:
+        """A publication of QoS 2 from the client; about how many bytes that took."""
+        owed = session.unsettled.get(packet_id)
+        if owed is None:
+            self.received(session, packet_id)
+        elif owed.message is not None:
+            self.unsettled(session, packet_id, owed.message)
+            return _RECORD_BYTES + owed.message.size
+        return _RECORD_BYTES
 
     def _number(self, message: Message) -> int:
         """The message's number; it is written before, unless it is there already."""
@@ -356,13 +366,8 @@ class Journal:
             self.came(session, known)
             yield _RECORD_BYTES * len(known)
         for packet_id in sorted(session.received):
-            owed = session.unsettled.get(packet_id)
-            if owed is not None and owed.message is not None:
-                self.unsettled(session, packet_id, owed.message)
-                yield _RECORD_BYTES + owed.message.size
-            elif owed is None and packet_id in session.received:
-                self.received(session, packet_id)
-                yield _RECORD_BYTES
+            if packet_id in session.received:
+                yield self._put_received(session, packet_id)
         for subscription in tuple(session.subscriptions.values()):
             if session.subscriptions.get(subscription.text) is subscription:
                 self.subscribed(subscription)

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from shoal.mqtt.codec.packets import (
     Disconnect,
     Pingreq,
     Pingresp,
+    Pubcomp,
     Publish,
     Pubrec,
+    Pubrel,
     Subscribe,
     SubscriptionRequest,
 )
@@ -125,6 +129,43 @@ def test_back_where_it_was_it_goes_on_at_once() -> None:
     client.send(Publish("a", b"1", 2, packet_id=2))
     network.after(0.001)
     assert took(client) == [Pubrec(2)]
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_back_where_it_was_it_is_told_that_is_settled_what_is(is_killed: bool) -> None:
+    """That was acknowledged at once, and lost when the broker was killed before it had gone on."""
+    network = acquainted()
+    memory = Memory(network)
+    leave_unsettled(network, "B1")
+    network["B2"].connect("c", **KEPT).lose()
+    client = network["B1"].connect("c", **KEPT)
+    assert client.connack.session_present
+    network.after(1)
+    if is_killed:
+        network["B1"].unsettled.clear()
+        network.is_settling = False
+        memory.restart("B1")
+        network.is_settling = True
+        client = network["B1"].connect("c", **KEPT)
+    client.send(Publish("a", b"0", 2, duplicate=True, packet_id=1))
+    for _ in range(20):
+        network.after(1)
+        assert took(client) == []
+    settle(network, "B1")
+    assert took(client) == [Pubrec(1)]
+    client.send(Pubrel(1))
+    assert took(client) == [Pubcomp(1)]
+
+
+def test_back_where_it_was_it_may_ask_when_that_is_settled() -> None:
+    network = acquainted()
+    leave_unsettled(network, "B1")
+    network["B2"].connect("c", **KEPT).lose()
+    client = network["B1"].connect("c", **KEPT)
+    network.after(20)
+    settle(network, "B1")
+    client.send(Publish("a", b"0", 2, duplicate=True, packet_id=1))
+    assert took(client) == [Pubrec(1)]
 
 
 def test_who_says_goodbye_meanwhile_has_published_before() -> None:

@@ -33,6 +33,7 @@ from shoal.mqtt.sessions.had import Had, Heard, Last
 from shoal.mqtt.sessions.session import Farewell, Session
 from shoal.mqtt.sessions.sessions import Sessions
 from shoal.mqtt.sessions.subscriptions import Subscriptions
+from shoal.mqtt.sessions.unsettled import take_over
 from shoal.mqtt.timers import Timers
 
 # The old broker says something each second until it has departed; if not, it may have died.
@@ -181,6 +182,8 @@ class Arriving:
         session.began_us, session.entered_us = state.began_us, state.journey[1]
         move = self.expect(session, state.journey, now_us)
         session.received.update(state.received)
+        if given is not None and _stayed_open(given, state):
+            take_over(session, given.session)
         session.waits_to_publish = not state.is_settled
         self._await_settling(session, state.journey, now_us)
         self._note_had(session, state, given)
