@@ -48,6 +48,7 @@ from shoal.broker.messages import (
 )
 from shoal.broker.strategy import Strategy
 from shoal.model import BrokerId, ClientId
+from shoal.simulation.clocks import ahead
 from shoal.simulation.event_queue import EventQueue
 from shoal.simulation.links.overlay_link import Link
 from shoal.simulation.links.reliable import Frame, ReliableBroker
@@ -111,8 +112,11 @@ class BrokerNode:
         publishers: Mapping[ClientId, Hearer],
         subscribers: Subscribers,
         network: Network,
+        ahead_us: int = 0,
     ) -> None:
+        """Its clock is so far ahead of the world's."""
         self.id = machine.id
+        self._ahead_us = ahead_us
         self.links: dict[BrokerId, Link] = {}
         self.meter = meter
         self._queue = queue
@@ -144,7 +148,7 @@ class BrokerNode:
         """Run this machine from now on (at first, and after a crash)."""
         self.running = True
         self.machine = machine
-        self._handle = machine.handle
+        self._handle = ahead(machine.handle, self._ahead_us)
         self._subscriptions = machine.strategy.searched
 
     def stop(self) -> None:

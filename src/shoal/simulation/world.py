@@ -55,6 +55,7 @@ class World:
     link_faults   makes links lossy, and brokers run behind reliable links
     is_patient    who is linked to a broker that crashes hears of it when that is back, and a broker
                   that is back waits for its neighbours' tables: as on the live network
+    clocks_us     how far brokers' clocks are ahead of the world's; of those not named, not at all
     message_costs what brokers that ask are told that messages cost, broker by broker
     seed          all randomness comes from it
     window_us     width of the load counters' windows
@@ -71,6 +72,7 @@ class World:
         costs: ServiceCosts | None = None,
         link_faults: LinkFaults | None = None,
         is_patient: bool = False,
+        clocks_us: Mapping[BrokerId, int] | None = None,
         message_costs: Mapping[BrokerId, Costs] | None = None,
         seed: int = 0,
         window_us: int = 1_000_000,
@@ -83,6 +85,7 @@ class World:
         self._costs = costs or ServiceCosts()
         self._link_faults = link_faults or LinkFaults()
         self._is_patient = is_patient
+        self._clocks_us = clocks_us or {}
         self._seed = seed
         self._places: dict[str, Place] = dict(places or {})
         self._latency_us = _ClientLatencies(underlay, self._places)
@@ -127,6 +130,7 @@ class World:
             self._publishers,
             self._subscribers,
             self,
+            self._clocks_us.get(broker, 0),
         )
 
     def _machine(

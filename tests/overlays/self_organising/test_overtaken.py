@@ -11,7 +11,7 @@ from shoal.broker.effects import Effect, EndLink, LinkState, OpenLink, Started
 from shoal.broker.strategy import BrokerContext
 from shoal.overlays.self_organising.exchanges import LinkExchange
 from shoal.overlays.self_organising.links.memory import DONE as REMEMBERED
-from shoal.overlays.self_organising.links.memory import STANDINGS
+from shoal.overlays.self_organising.links.memory import STANDINGS, Memory
 from shoal.overlays.self_organising.quiet_ring.ring_messages import Greeting, Standing, Verdict
 from tests.forced_exchanges import Forced
 
@@ -88,3 +88,23 @@ def test_who_takes_a_leavers_place_says_so_later_than_others_whose_clocks_are_ah
         "B5": Standing(True, 801),
         "B6": Standing(True, 50),
     }
+
+
+def test_what_is_settled_now_is_so_later_than_what_was_whatever_the_clock_says() -> None:
+    memory = Memory(["B1"])
+    memory.put("B1", Standing(False, 900))
+    memory.put("B1", Standing(True, 50))
+    assert memory.standing("B1") == Standing(True, 901)
+    memory.put("B1", Standing(True, 60))
+    assert memory.standing("B1") == Standing(True, 901)
+
+
+def test_who_has_forgotten_a_link_does_not_say_that_it_has_gone() -> None:
+    forced = Forced(BrokerContext("B1", (), Random(1)))
+    out: list[Effect] = []
+    forced.start(Started(former=(), give_up_us=60_000_000, facts={}), 40, out)
+    forced.link("B4", LinkState.UP, 50, out)
+    out.clear()
+    forced.receive("B4", Greeting(Standing(False, 20), (DONE,)), 60, out)
+    assert forced.overlay.memory.done == [DONE]
+    assert not forced.overlay.memory.standing("B4").is_in

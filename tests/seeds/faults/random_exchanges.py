@@ -44,13 +44,19 @@ class RandomExchanges:
         lossy: bool = False,
         patient: bool = False,
         moves: bool = False,
+        clocks: bool = False,
         interval_us: int = 400_000,
     ) -> None:
-        """With `moves` publishers move, too."""
+        """With `moves` publishers move, too; with `clocks` brokers do not agree on the time."""
         system = WITH_MOVES if moves else SYSTEM
         with patch.dict(SYSTEMS, {system.name: system}):
             self.network = RandomNetwork(
-                seed, system=system.name, lossy=lossy, patient=patient, interval_us=interval_us
+                seed,
+                system=system.name,
+                lossy=lossy,
+                patient=patient,
+                interval_us=interval_us,
+                clocks=clocks,
             )
         self.world = self.network.world
         self.random = random = Random(f"exchanges/{seed}")
@@ -70,7 +76,17 @@ class RandomExchanges:
 
     @property
     def exchanged(self) -> list[Exchanged]:
-        return [row for row in self.world.trace.records if isinstance(row, Exchanged)]
+        """All exchanges, in the world's time: records are by the clock of who wrote them."""
+        clocks_us = self.network.clocks_us
+        return [
+            msgspec.structs.replace(
+                row,
+                begun_us=row.begun_us - clocks_us[row.exchange.cycle[-1]],
+                done_us=row.done_us - clocks_us[row.exchange.cycle[-1]],
+            )
+            for row in self.world.trace.records
+            if isinstance(row, Exchanged)
+        ]
 
     @property
     def moves(self) -> int:

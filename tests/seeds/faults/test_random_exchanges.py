@@ -26,7 +26,9 @@ FOUND = (17, 65, 268, 30069, 40887)
 # A true word that came before the false one was taken back.
 FOUND_LOSSY = (20182,)
 KINDS = pytest.mark.parametrize(
-    "kind", [{}, {"lossy": True}, {"patient": True}], ids=["wires", "bad links", "patient"]
+    "kind",
+    [{}, {"lossy": True}, {"patient": True}, {"clocks": True}],
+    ids=["wires", "bad links", "patient", "clocks that differ"],
 )
 
 

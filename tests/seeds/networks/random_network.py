@@ -30,6 +30,8 @@ SETTLE_US = 6 * SECOND_US
 END_US = 60 * SECOND_US
 # When systems that talk by themselves are judged.
 UNTIL_US = END_US + 10 * SETTLE_US
+# How far two brokers' clocks may be apart.
+CLOCKS_US = 10 * SECOND_US
 CLASSES = ("stock", "flight", "sport", "news")
 
 
@@ -54,9 +56,11 @@ class RandomNetwork:
         patient: bool = False,
         interval_us: int = 400_000,
         moves: Moves | None = None,
+        clocks: bool = False,
     ) -> None:
         """Publishers publish in at most this interval, on average.  One seed in four covers.
 
+        With `clocks` brokers do not agree on the time.
         With GRAPE it may be said who moves; one seed in three then finds its weight.
         """
         self.interval_us = interval_us
@@ -78,6 +82,8 @@ class RandomNetwork:
             )
         if seed % 4 == 3:
             self.parameters = covering(system, self.parameters, merging=seed % 8 == 3)
+        drift = Random(f"clocks/{seed}")
+        self.clocks_us = {name: drift.randint(0, clocks * CLOCKS_US) for name in self.brokers}
         self.world = World(
             self.links,
             strategy_factory(system, self.parameters),
@@ -90,6 +96,7 @@ class RandomNetwork:
             ),
             link_faults=LinkFaults(loss=0.05, jitter_us=40_000) if lossy else None,
             is_patient=patient,
+            clocks_us=self.clocks_us,
         )
         self.homes = self._homes()
         self.publications: list[Publication] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -23,11 +24,20 @@ from tests.seeds.networks.random_network import SECOND_US, SeededUnderlay
 class Cycle:
     """A line of brokers B0, B1, ...; at each hangs another, with a publisher and a subscriber."""
 
-    def __init__(self, links: int, seed: int = 1) -> None:
+    def __init__(
+        self, links: int, seed: int = 1, clocks_us: Mapping[str, int] | None = None
+    ) -> None:
         self.cycle = tuple(f"B{number}" for number in range(links + 1))
         self.beside = {name: f"beside {name}" for name in self.cycle}
         self.links = [*pairwise(self.cycle), *self.beside.items()]
-        self.world = World(self.links, Forced, SeededUnderlay(seed), seed=seed, window_us=10**12)
+        self.world = World(
+            self.links,
+            Forced,
+            SeededUnderlay(seed),
+            seed=seed,
+            window_us=10**12,
+            clocks_us=clocks_us,
+        )
         self.advertised, self.interests = [], []
         for name, home in self.beside.items():
             promise = advertisement(f"a{name}", publisher=f"P{name}")

@@ -16,7 +16,11 @@ import msgspec
 
 from shoal.broker.effects import Effect, Remember
 from shoal.model import BrokerId
-from shoal.overlays.self_organising.quiet_ring.ring_messages import Standing, Verdict
+from shoal.overlays.self_organising.quiet_ring.ring_messages import (
+    ExchangeKey,
+    Standing,
+    Verdict,
+)
 
 # Of a link that a broker does not remember, and of one of which it cannot know, as it has started
 # anew and been told of no links.
@@ -48,7 +52,11 @@ class Memory:
         return self._rows.get(neighbour, self._unknown)
 
     def put(self, neighbour: BrokerId, standing: Standing) -> None:
-        """That is so from now on."""
+        """That is so from now on, and no earlier than anything else was, whatever clocks say."""
+        known = self.standing(neighbour)
+        if standing.since_us < known.since_us:
+            since_us = known.since_us + (standing.is_in != known.is_in)
+            standing = Standing(standing.is_in, since_us)
         self._is_said &= self._rows.get(neighbour) == standing
         self._rows[neighbour] = standing
 
@@ -59,23 +67,14 @@ class Memory:
 
     def exchanged(self, verdict: Verdict) -> None:
         """Links are exchanged on a cycle of which this broker is one."""
-        if verdict not in self.done:
-            self.done = sorted([*self.done, verdict], key=lambda each: each.at_us)[-MOST_DONE:]
+        if all(verdict.key != each.key for each in self.done):
+            self.done = [*self.done, verdict][-MOST_DONE:]
             self._is_said = False
 
-    def is_overtaken(self, broker: BrokerId, verdict: Verdict) -> bool:
-        """Whether this end of both links gave the exchange up, and the old one changed since.
-
-        An exchange holds as a whole: the new link alone would close a cycle.
-        """
-        ends = [
-            [each for each in link if each != broker]
-            for link in (verdict.exchange.new_link, verdict.exchange.old_link)
-        ]
-        if any(len(others) == 2 for others in ends):
-            return False
-        new, old = (self.standing(others[0]) for others in ends)
-        return not new.is_in and new.since_us < verdict.at_us < old.since_us
+    def undone(self, key: ExchangeKey) -> None:
+        """They are not, after all."""
+        self.done = [each for each in self.done if each.key != key]
+        self._is_said = False
 
     def say(self, out: list[Effect]) -> None:
         """Ask the driver to remember what is new."""

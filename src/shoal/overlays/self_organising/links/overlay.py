@@ -40,6 +40,7 @@ from shoal.broker.strategy import BrokerContext, ProtocolError
 from shoal.model import BrokerId
 from shoal.overlays.self_organising.exchanges import LinkExchange, Listener
 from shoal.overlays.self_organising.links.healing import HEAL, Healing, HealingMessage
+from shoal.overlays.self_organising.links.late_verdicts import LateVerdicts
 from shoal.overlays.self_organising.links.memory import UNHEARD, UNKNOWN, Memory
 from shoal.overlays.self_organising.links.routing import Routing
 from shoal.overlays.self_organising.quiet_ring.quiet_ring import QuietRing
@@ -76,9 +77,9 @@ class Overlay:
         self._routing = routing
         tree.surround(self)
         self._listener = listener
-        self._ring = QuietRing(context.broker, self)
-        self.healing = Healing(context.broker, self, may_link)
         self.memory = Memory((*context.neighbours, *context.expected))
+        self._ring = QuietRing(context.broker, self, LateVerdicts(self.memory, self._put_late))
+        self.healing = Healing(context.broker, self, may_link)
         self._up = set(context.neighbours)
         self._greeted: set[BrokerId] = set()
         # Links that this broker has said are to end, and that have not yet.
@@ -292,21 +293,11 @@ class Overlay:
             self._greet(neighbour, out)
         self._part(neighbour, now_us, out)
 
-    def revised(self, verdict: Verdict, now_us: int, out: list[Effect]) -> None:
-        """The links were exchanged, which may be news."""
-        exchange = verdict.exchange
-        self.memory.exchanged(verdict)
-        if self.memory.is_overtaken(self.broker, verdict):
-            (other,) = (each for each in exchange.new_link if each != self.broker)
-            self.later(now_us, out, self._put, other, Standing(False, verdict.at_us + 1))
-            return
-        # First the new one: who has just started waits for its tables in place of the others.
-        for ends, is_in in ((exchange.new_link, True), (exchange.old_link, False)):
-            if self.broker in ends:
-                (other,) = (each for each in ends if each != self.broker)
-                if self.memory.standing(other).since_us < verdict.at_us:
-                    standing = Standing(is_in, verdict.at_us)
-                    self.later(now_us, out, self._put, other, standing)
+    def _put_late(
+        self, neighbour: BrokerId, standing: Standing, now_us: int, out: list[Effect]
+    ) -> None:
+        """It turns out late whether this link belongs to the tree."""
+        self.later(now_us, out, self._put, neighbour, standing)
 
     def _go_on(self, ring: Ring, now_us: int, out: list[Effect]) -> None:
         waiting, self._waiting = self._waiting, []

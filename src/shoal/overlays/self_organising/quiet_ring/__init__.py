@@ -31,8 +31,10 @@ from outside.
   when its link to it is up again; and who starts again hears in the greeting, from any of the
   cycle's brokers, of the exchange that it missed, and takes no publication before it has the new
   link's tables.
-- "It is done" comes too late when the old link has since gone for another: an end of both links
-  then declines the new one, which would close a cycle.
+- "It is done" may come too late: the old link has since gone for another, or other links of the
+  cycle have. Who notices says that the exchange is void, both ways round the cycle, and who has
+  done its part undoes it (`links/late_verdicts.py`). No two clocks are compared for that: a verdict
+  says until when, by any clock, its links had changed before.
 - If all brokers of a cycle are killed as the first decides, both links may be remembered.
   Broadcasts then come round from both sides; the last link of the cycle by name goes, after a word
   has gone round it (`cycles.py`).

@@ -24,6 +24,8 @@ be told (`broken_cycle.py`).  What is done when, `steps.py` has as a table.
 
 from __future__ import annotations
 
+import msgspec
+
 from shoal.broker.effects import Effect, Send
 from shoal.broker.messages import Message
 from shoal.broker.strategy import ProtocolError
@@ -40,6 +42,8 @@ from shoal.overlays.self_organising.quiet_ring.ring_messages import (
 )
 from shoal.overlays.self_organising.quiet_ring.states import Event, State
 from shoal.overlays.self_organising.quiet_ring.steps import Steps
+
+OVERTAKEN = "its links have changed since"
 
 
 class QuietRing(Steps):
@@ -107,15 +111,42 @@ class QuietRing(Steps):
             event = Event.DONE if verdict.is_done else Event.KEPT
             self._step(event, neighbour, verdict, now_us, out)
             return
-        ring = Ring(self._broker, verdict.exchange)
-        # Who knows that it is done has done its part, and its links may have changed since: another
-        # broker that had to decide says a later time.
-        if self.verdicts.are_revised_by(verdict):
+        ring, known = Ring(self._broker, verdict.exchange), self.verdicts.known.get(verdict.key)
+        if verdict.is_void:
+            self._undo(neighbour, ring, verdict, now_us, out)
+        elif verdict.is_done and known is not None and known.is_void:
+            self.verdicts.say([neighbour], known, out)
+        elif self.verdicts.are_revised_by(verdict):
+            # Else its part is done here, and its links may have changed since: another broker that
+            # had to decide says a later time.
+            if self._late.is_overtaken(ring, verdict, was_kept=known is not None):
+                void = msgspec.structs.replace(
+                    verdict, is_done=False, at_us=verdict.at_us + 1, reason=OVERTAKEN, is_void=True
+                )
+                self._undo(None, ring, void, now_us, out)
+                return
             # Others of the cycle may have started anew, too, and must hear it before any tables.
             self.verdicts.remember(verdict)
             listeners = [each for each in ring.neighbours if each != neighbour]
             self.verdicts.say(listeners, verdict, out)
-            self._host.revised(verdict, now_us, out)
+            self._late.revised(ring, verdict, now_us, out)
+
+    def _undo(
+        self,
+        neighbour: BrokerId | None,
+        ring: Ring,
+        void: Verdict,
+        now_us: int,
+        out: list[Effect],
+    ) -> None:
+        """An exchange is void, as this neighbour says, or as is found here."""
+        known = self.verdicts.known.get(void.key)
+        if known is not None and known.is_void:
+            return
+        self.verdicts.remember(void)
+        self.verdicts.say([each for each in ring.neighbours if each != neighbour], void, out)
+        done = known if known is not None and known.is_done else None
+        self._late.undone(ring, done, void, now_us, out)
 
     def opened(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> bool:
         """A link is up; whether it is the new one of an exchange that is going on here."""

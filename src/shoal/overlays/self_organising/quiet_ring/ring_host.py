@@ -35,5 +35,20 @@ class Host(Protocol):
     def kept(self, ring: Ring, verdict: Verdict, now_us: int, out: list[Effect]) -> None:
         """All is as it was: end the new link, if it is one of its ends; then go on."""
 
-    def revised(self, verdict: Verdict, now_us: int, out: list[Effect]) -> None:
-        """The links were exchanged, which may be news."""
+
+class Late(Protocol):
+    """What becomes of a broker's links when it hears what others know of an exchange."""
+
+    def is_overtaken(self, ring: Ring, verdict: Verdict, *, was_kept: bool) -> bool:
+        """Whether it was done, and others have changed links of the cycle since as if it was not.
+
+        `was_kept`: that is what this broker knows.
+        """
+
+    def revised(self, ring: Ring, verdict: Verdict, now_us: int, out: list[Effect]) -> None:
+        """The links were exchanged, which is news."""
+
+    def undone(
+        self, ring: Ring, done: Verdict | None, void: Verdict, now_us: int, out: list[Effect]
+    ) -> None:
+        """The exchange is void: put right what was done for it, if that is known here."""

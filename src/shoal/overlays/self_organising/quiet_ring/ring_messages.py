@@ -48,10 +48,14 @@ class Drained(RingMessage, frozen=True):
 
 
 class Verdict(RingMessage, frozen=True):
-    """What became of an exchange; of two verdicts that it is done holds.
+    """What became of an exchange; of two verdicts that it is done holds, unless one is void.
 
-    at_us   when it was decided; 0 when that could be nothing else, as not all had agreed
-    reason  why all is as it was
+    at_us      when it was decided; 0 when that could be nothing else, as not all had agreed
+    reason     why all is as it was
+    latest_us  when its ends of the links that change last came or went before, as far as who
+               decided knows; who decides that it is done knows of all
+    is_void    it was done, and is to be undone: others took it for given up, and links of the cycle
+               have changed since
     """
 
     key: ExchangeKey
@@ -59,6 +63,8 @@ class Verdict(RingMessage, frozen=True):
     is_done: bool
     at_us: int
     reason: str = ""
+    latest_us: int | None = None
+    is_void: bool = False
 
 
 class Doubt(RingMessage, frozen=True):

@@ -27,7 +27,7 @@ from shoal.broker.strategy import ProtocolError
 from shoal.model import BrokerId
 from shoal.overlays.self_organising.quiet_ring.broken_cycle import BrokenCycle
 from shoal.overlays.self_organising.quiet_ring.ring import Ring
-from shoal.overlays.self_organising.quiet_ring.ring_host import Host
+from shoal.overlays.self_organising.quiet_ring.ring_host import Host, Late
 from shoal.overlays.self_organising.quiet_ring.ring_messages import (
     Doubt,
     Drained,
@@ -49,9 +49,10 @@ TIMER: TimerKey = ("quiet ring",)
 class Steps:
     """One broker's part in exchanges, one at a time, of which `_step` takes the next step."""
 
-    def __init__(self, broker: BrokerId, host: Host) -> None:
+    def __init__(self, broker: BrokerId, host: Host, late: Late) -> None:
         self._broker = broker
         self._host = host
+        self._late = late
         self.state = State.FREE
         self._key: ExchangeKey = (broker, 0)
         # The cycle of an exchange that is going on here, and its breaks.
@@ -155,7 +156,7 @@ class Steps:
         assert ring is not None
         # Later than all that it changes; and what is so later than what was only supposed.
         at_us = max(now_us, self._latest_us + 2) if is_done else self._latest_us + 1
-        verdict = Verdict(self._key, ring.exchange, is_done, at_us, reason)
+        verdict = Verdict(self._key, ring.exchange, is_done, at_us, reason, self._latest_us)
         self._step(Event.DONE if is_done else Event.KEPT, None, verdict, now_us, out)
 
     def _refuse(self, reason: str, now_us: int, out: list[Effect]) -> None:

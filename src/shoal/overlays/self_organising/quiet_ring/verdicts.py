@@ -32,7 +32,7 @@ class Verdicts:
     def are_revised_by(self, verdict: Verdict) -> bool:
         """Whether the links are exchanged, which was not known here."""
         known = self.known.get(verdict.key)
-        return verdict.is_done and (known is None or not known.is_done)
+        return verdict.is_done and (known is None or not (known.is_done or known.is_void))
 
     def tell(self, neighbour: BrokerId, key: ExchangeKey, out: list[Effect]) -> None:
         """Say what became of an exchange, if it is known, to a broker that there is a link to."""

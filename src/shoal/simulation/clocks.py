@@ -1,0 +1,35 @@
+"""Brokers whose clocks differ: a machine that lives by a clock of its own in the world's time.
+
+What it is told of the time, and when it wants to be woken, is on its clock; records keep that, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from shoal.broker.effects import Effect, Input, SetTimer
+
+Handle = Callable[[Input, int], list[Effect]]
+
+
+def ahead(handle: Handle, ahead_us: int) -> Handle:
+    """The same door, behind a clock that is ahead of the world's by so many µs (below 0: behind).
+
+    >>> late = ahead(lambda input, now_us: [SetTimer(("tick",), now_us + 5)], 1_000)
+    >>> late(None, 20)
+    [SetTimer(key=('tick',), at_us=25, work=None)]
+    """
+    if not ahead_us:
+        return handle
+
+    def handle_ahead(input: Input, now_us: int) -> list[Effect]:
+        return [
+            msgspec.structs.replace(effect, at_us=effect.at_us - ahead_us)
+            if type(effect) is SetTimer
+            else effect
+            for effect in handle(input, now_us + ahead_us)
+        ]
+
+    return handle_ahead

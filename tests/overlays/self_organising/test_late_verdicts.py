@@ -1,0 +1,126 @@
+"""Who decided on an exchange and was away comes back: the others have changed links meanwhile.
+
+They took it for given up.  Whatever they have exchanged since, and whatever the clocks say, there
+is one tree in the end, of which all know the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+import pytest
+
+from shoal.broker.effects import TimerFired
+from shoal.overlays.tree.oracle import check_tables, expected_tables
+from tests.forced_exchanges import BEGIN
+from tests.overlays.self_organising.quiet_ring.test_quiet_ring import Cycle
+from tests.seeds.faults.random_exchanges import is_tree
+from tests.seeds.networks.random_network import SECOND_US
+
+# No message takes less.
+STEP_US = 100
+
+# What others exchange meanwhile: a cycle, by the numbers of its brokers, and which link of it goes.
+Other = tuple[tuple[int, ...], int]
+
+
+def others(links: int) -> Iterator[tuple[Other, ...]]:
+    """Nothing; each exchange of those that are linked without the first broker; and one more."""
+    yield ()
+    for first in range(1, links - 1):
+        for last in range(first + 2, links + 1):
+            cycle = tuple(range(first, last + 1))
+            for remove in range(len(cycle) - 1):
+                one = cycle, remove
+                yield (one,)
+                yield one, ((*cycle[remove::-1], *cycle[:remove:-1]), len(cycle) - 2)
+
+
+CASES = [
+    (links, remove, meanwhile)
+    for links in (2, 3, 4)
+    for remove in range(links)
+    for meanwhile in others(links)
+]
+AHEAD_S = pytest.mark.parametrize(
+    "ahead_s",
+    [pytest.param(0, marks=pytest.mark.soak), 20],
+    ids=["equal clocks", "its clock is ahead"],
+)
+
+
+class LateNews:
+    """An exchange of which only some of the cycle's brokers hear that it is done, for a while."""
+
+    def __init__(self, links: int, remove: int, ahead_s: int) -> None:
+        self.network = Cycle(links, clocks_us={"B0": ahead_s * SECOND_US})
+        self.world = self.network.world
+        self.cycle = self.network.cycle
+        self.remove = remove
+        self._cuts: list[tuple[str, str]] = []
+
+    @property
+    def knowing(self) -> list[str]:
+        strategy = self.network.strategy
+        return [name for name in self.cycle if strategy(name).overlay.memory.done]
+
+    def exchange(self, count: int) -> int:
+        """Until so many know that it is done, and no others can hear it from them; until when."""
+        now_us = self.world.queue.now_us
+        self.network.exchange(self.remove, until_us=now_us)
+        while len(self.knowing) < count:
+            now_us += STEP_US
+            self.world.run(until_us=now_us)
+        knowing = self.knowing
+        for ends in pairwise((*self.cycle, self.cycle[0])):
+            if len({*ends} & {*knowing}) == 1:
+                self._cuts.append(ends)
+                self.world.cut(now_us, *ends)
+        return now_us
+
+    def change(self, meanwhile: tuple[Other, ...]) -> None:
+        """From 15 s on the others exchange links."""
+        for number, (cycle, goes) in enumerate(meanwhile, start=3):
+            names = [f"B{each}" for each in cycle]
+            at_us, key = 5 * number * SECOND_US, (BEGIN, str(goes), *names)
+            self.world.queue.push(at_us, self.world.brokers[names[-1]].bring, TimerFired(key))
+            self.world.run(until_us=at_us + 4 * SECOND_US)
+
+    def meet(self) -> None:
+        """At 30 s all can hear each other again; then judge."""
+        for ends in self._cuts:
+            self.world.heal(30 * SECOND_US, *ends)
+        self.world.run(until_us=60 * SECOND_US)
+        network, links = self.network, self.world.links
+        assert is_tree([*self.world.brokers], links), links
+        expected = expected_tables(links, network.advertised, network.interests)
+        tables = {name: network.strategy(name).tables for name in self.world.brokers}
+        assert not check_tables(expected, tables)
+
+
+@pytest.mark.parametrize(("links", "remove", "meanwhile"), CASES)
+@AHEAD_S
+def test_who_decided_alone_comes_back(
+    links: int, remove: int, meanwhile: tuple[Other, ...], ahead_s: int
+) -> None:
+    news = LateNews(links, remove, ahead_s)
+    news.world.crash(news.exchange(1), "B0")
+    news.world.run(until_us=14 * SECOND_US)
+    # Who has seen that the link that goes has ended needs no word.
+    assert not remove or news.knowing == ["B0"]
+    news.change(meanwhile)
+    news.world.restart(30 * SECOND_US, "B0")
+    news.meet()
+
+
+@pytest.mark.parametrize(("links", "remove", "meanwhile"), CASES)
+@AHEAD_S
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_those_who_know_are_cut_off(
+    links: int, remove: int, meanwhile: tuple[Other, ...], ahead_s: int, count: int
+) -> None:
+    news = LateNews(links, remove, ahead_s)
+    news.exchange(count)
+    news.change(meanwhile)
+    news.meet()
