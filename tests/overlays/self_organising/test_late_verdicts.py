@@ -62,8 +62,10 @@ class LateNews:
 
     @property
     def knowing(self) -> list[str]:
-        strategy = self.network.strategy
-        return [name for name in self.cycle if strategy(name).overlay.memory.done]
+        verdicts = {
+            name: self.network.strategy(name).overlay.memory.verdicts for name in self.cycle
+        }
+        return [name for name, known in verdicts.items() if any(each.is_done for each in known)]
 
     def exchange(self, count: int) -> int:
         """Until so many know that it is done, and no others can hear it from them; until when."""

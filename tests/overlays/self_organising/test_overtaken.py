@@ -106,5 +106,5 @@ def test_who_has_forgotten_a_link_does_not_say_that_it_has_gone() -> None:
     forced.link("B4", LinkState.UP, 50, out)
     out.clear()
     forced.receive("B4", Greeting(Standing(False, 20), (DONE,)), 60, out)
-    assert forced.overlay.memory.done == [DONE]
+    assert forced.overlay.memory.verdicts == [DONE]
     assert not forced.overlay.memory.standing("B4").is_in

@@ -33,20 +33,25 @@ class LateVerdicts:
     def is_overtaken(self, ring: Ring, verdict: Verdict, *, was_kept: bool) -> bool:
         """Whether it was done, and others have changed links of the cycle since as if it was not.
 
-        `was_kept`: that is what this broker knows.  Who remembers nothing of a link cannot say.
+        `was_kept`: that is what this broker knows.  Else it may have done its part, and forgotten
+        that; unless it is an end of the new link, which it has done nothing about since.
         """
-        standing = self._memory.standing
-        if ring.opens_link and standing(ring.opposite).is_in:
+        standing, latest_us = self._memory.standing, _latest_us(verdict) + 1  # as it was kept
+        if ring.opens_link:
+            new = standing(ring.opposite)
+            if new.is_in or new.since_us > latest_us:
+                return False
+        elif not was_kept:
             return False
         if ring.ends_link:
             old = standing(ring.before)
-            if _has_gone(old) or old.since_us > _latest_us(verdict) + 1:  # one later: it was kept
+            if _has_gone(old) or old.since_us > latest_us:
                 return True
         return was_kept and any(_has_gone(standing(each)) for each in ring.path)
 
     def revised(self, ring: Ring, verdict: Verdict, now_us: int, out: list[Effect]) -> None:
         """The links were exchanged, which is news."""
-        self._memory.exchanged(verdict)
+        self._memory.became(verdict)
         # First the new one: who has just started waits for its tables in place of the others.
         if ring.opens_link:
             self._settle(ring.opposite, Standing(True, verdict.at_us), now_us, out)
@@ -63,7 +68,7 @@ class LateVerdicts:
         self, ring: Ring, done: Verdict | None, void: Verdict, now_us: int, out: list[Effect]
     ) -> None:
         """The exchange is void: put right what was done for it, if that is known here."""
-        self._memory.undone(void.key)
+        self._memory.became(void)
         if ring.ends_link and self._is_of(ring.before, False, done, void):
             since_us = self._memory.standing(ring.before).since_us
             standing = Standing(True, max(void.at_us, since_us + 1))

@@ -1,10 +1,10 @@
-"""What one broker must not forget: which links belong to the tree, and which exchanges were done.
+"""What one broker must not forget: its links, and what became of exchanges.
 
 Both ends of a link remember whether it belongs to the tree, and since when; of two words the later
 holds.  A broker that starts anew has it from what it asked its driver to remember, and of links of
 which it said nothing what its driver knows by itself: these are of before all time.
 
-The last exchanges that were done with its part it can tell those who were away then.
+What became of the last exchanges with its part it can tell those who were away then.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ from shoal.overlays.self_organising.quiet_ring.ring_messages import (
 # Of a link that a broker does not remember, and of one of which it cannot know, as it has started
 # anew and been told of no links.
 UNHEARD, UNKNOWN = Standing(False, -1), Standing(False, -2)
+# What is remembered goes by these names.
 STANDINGS, DONE = "standings", "done"
-MOST_DONE = 8
+MOST_VERDICTS = 16
 
 
 class Memory:
@@ -36,15 +37,15 @@ class Memory:
         self._given = tuple(given)
         self._rows = dict.fromkeys(self._given, Standing(True, 0))
         self._unknown = UNHEARD if self._rows else UNKNOWN
-        # The last exchanges that were done with a part of this broker's, oldest first.
-        self.done: list[Verdict] = []
+        # What became of the last exchanges with a part of this broker's, oldest first.
+        self.verdicts: list[Verdict] = []
         self._is_said = True
 
     def start(self, facts: Mapping[str, Any]) -> list[BrokerId]:
         """What was to be remembered, if anything was; the neighbours that nobody else knows."""
         for neighbour, row in facts.get(STANDINGS, {}).items():
             self._rows[neighbour] = msgspec.convert(row, Standing)
-        self.done = msgspec.convert(facts.get(DONE, []), list[Verdict])
+        self.verdicts = msgspec.convert(facts.get(DONE, []), list[Verdict])
         return [each for each in self.neighbours if each not in self._given]
 
     def standing(self, neighbour: BrokerId) -> Standing:
@@ -65,23 +66,19 @@ class Memory:
         since_us = max(now_us, self.standing(neighbour).since_us + 1)
         self.put(neighbour, Standing(is_in, since_us))
 
-    def exchanged(self, verdict: Verdict) -> None:
-        """Links are exchanged on a cycle of which this broker is one."""
-        if all(verdict.key != each.key for each in self.done):
-            self.done = [*self.done, verdict][-MOST_DONE:]
+    def became(self, verdict: Verdict) -> None:
+        """That became of an exchange with a part of this broker's."""
+        if verdict not in self.verdicts:
+            others = [each for each in self.verdicts if each.key != verdict.key]
+            self.verdicts = [*others, verdict][-MOST_VERDICTS:]
             self._is_said = False
-
-    def undone(self, key: ExchangeKey) -> None:
-        """They are not, after all."""
-        self.done = [each for each in self.done if each.key != key]
-        self._is_said = False
 
     def say(self, out: list[Effect]) -> None:
         """Ask the driver to remember what is new."""
         if self._is_said:
             return
         self._is_said = True
-        facts = {STANDINGS: self._rows, DONE: self.done}
+        facts = {STANDINGS: self._rows, DONE: self.verdicts}
         out.append(Remember({name: msgspec.to_builtins(each) for name, each in facts.items()}))
 
     @property

@@ -92,7 +92,7 @@ class Overlay:
 
     def start(self, started: Started, now_us: int, out: list[Effect]) -> None:
         unknown = self.memory.start(started.facts)
-        for verdict in self.memory.done:
+        for verdict in self.memory.verdicts:
             self._ring.verdicts.remember(verdict)
         self._routing.start(started, now_us, out)
         for neighbour in unknown:
@@ -244,7 +244,7 @@ class Overlay:
         self.tree.turn(turn, before, behind, out, opens=ring.opens_link, ends=ring.ends_link)
         old, new = before if ring.ends_link else None, (behind,) if ring.opens_link else ()
         out.append(Recall(before, behind, moves=ring.ends_link))
-        self.memory.exchanged(verdict)
+        self.memory.became(verdict)
         self._routing.replaced(old, new, now_us, out)
         if ring.opens_link:
             self.memory.put(behind, Standing(True, verdict.at_us))
@@ -259,6 +259,8 @@ class Overlay:
 
     def kept(self, ring: Ring, verdict: Verdict, now_us: int, out: list[Effect]) -> None:
         """End the new link, and go on."""
+        if verdict.at_us:
+            self.memory.became(verdict)
         if ring.opens_link:
             # Who could not have been asked has settled nothing: who remembers a link knows better.
             since_us = verdict.at_us or self.memory.standing(ring.opposite).since_us
