@@ -17,7 +17,6 @@ import msgspec
 from shoal.broker.effects import Effect, Remember
 from shoal.model import BrokerId
 from shoal.overlays.self_organising.quiet_ring.ring_messages import (
-    ExchangeKey,
     Standing,
     Verdict,
 )
