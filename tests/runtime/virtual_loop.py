@@ -145,7 +145,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     ) -> Any:
         port = port or next(self._ports)
         self._listening[port] = factory
-        socket = SimpleNamespace(getsockname=lambda: (host, port))
+        socket = SimpleNamespace(getsockname=lambda: (host, port), setsockopt=lambda *option: None)
         return SimpleNamespace(sockets=[socket], close=lambda: self._listening.pop(port, None))
 
     async def create_connection(
