@@ -29,6 +29,7 @@ class Clients:
         self._hosted = resident.hosted
         self._routing = resident.routing
         self._cluster_tables = resident.cluster_tables
+        self._bits = resident.bits
         self._advertised_to = resident.ties.advertised_to
 
     def request(self, client: ClientId, request: Message, now_us: int, out: list[Effect]) -> None:
@@ -42,19 +43,20 @@ class Clients:
                 self._publishers.take_back(client, id)
                 self._unadvertise(id, out)
             case Subscribe(subscription):
-                self._subscribe(client, subscription, out)
+                self._subscribe(client, subscription, now_us, out)
             case Unsubscribe(id):
                 entry = self._tables.own.entries.get(id)
                 if entry is None or entry.subscription.client != client:
                     raise ProtocolError(f"{client} has no subscription {id} here")
-                self._unsubscribe([id], out)
+                self._unsubscribe([id], now_us, out)
             case Goodbye():
                 self._publishers.detach(client)
                 self._routing.numbering.end(client, now_us, out)
                 for advertisement in self._hosted.of(client):
                     self._unadvertise(advertisement.id, out)
                 rows = self._tables.own.subscriptions
-                self._unsubscribe([each.id for each in rows if each.client == client], out)
+                mine = [each.id for each in rows if each.client == client]
+                self._unsubscribe(mine, now_us, out)
             case _:
                 raise unexpected(request, f"client {client}")
 
@@ -73,19 +75,19 @@ class Clients:
         self._hosted.remove(id)
         out += [Send(each, Unadvertise(id)) for each in sorted(self._advertised_to)]
 
-    def _subscribe(self, client: ClientId, subscription: Subscription, out: list[Effect]) -> None:
+    def _subscribe(
+        self, client: ClientId, subscription: Subscription, now_us: int, out: list[Effect]
+    ) -> None:
         entry = self._tables.own.entries.get(subscription.id)
         known = None if entry is None else entry.subscription
         check_subscription(client, subscription, known)
         if known == subscription:
             return
-        tables, tell_bits = self._tables, self._cluster_tables.tell_bits
-        if known is not None:
-            tell_bits(tables.remove(self._region, subscription.id), out)
-        tell_bits(tables.add(self._region, subscription), out)
+        gone = self._tables.remove(self._region, [subscription.id])
+        new = [self._tables.add(self._region, subscription)]
+        self._bits.changed(gone, new, now_us, out)
         self._cluster_tables.subscribed(subscription, out)
 
-    def _unsubscribe(self, ids: list[SubscriptionId], out: list[Effect]) -> None:
-        for id in ids:
-            self._cluster_tables.tell_bits(self._tables.remove(self._region, id), out)
+    def _unsubscribe(self, ids: list[SubscriptionId], now_us: int, out: list[Effect]) -> None:
+        self._bits.changed(self._tables.remove(self._region, ids), (), now_us, out)
         self._cluster_tables.unsubscribed(ids, out)

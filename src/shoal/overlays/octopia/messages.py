@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from shoal.broker.messages import Carrier, Message
-from shoal.model import AdvertisementId, BrokerId, ClientId, Subscription, SubscriptionId
+from shoal.model import AdvertisementId, BrokerId, ClientId, Filter, Subscription, SubscriptionId
 from shoal.overlays.octopia.places.roster import Places
 from shoal.overlays.tree.messages import AdvertisementsSaid
 
@@ -90,12 +90,18 @@ class TablesSaid(Message, frozen=True):
 
 
 class BitSet(Message, frozen=True):
-    """From a secondary broker to the host: this cluster wants what is advertised (CIB_SET)."""
+    """From a secondary broker to the host: this cluster wants what is advertised (CIB_SET).
+
+    filters  of it only what matches one of these; None: everything
+    more     these, beside what was said before, and not instead of it
+    """
 
     introduces = True
     joins = True
 
     advertisement_id: AdvertisementId
+    filters: tuple[Filter, ...] | None = None
+    more: bool = False
 
 
 class BitCleared(Message, frozen=True):

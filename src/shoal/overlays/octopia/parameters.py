@@ -20,6 +20,8 @@ from shoal.overlays.octopia.places.labels import Product, most_clusters, rows_of
 from shoal.overlays.shapes import Link, TopologyError
 
 _AT_LEAST_ONE = ("window_us", "return_us", "order_us", "doubt_us", "patience_us", "retry_us")
+# A host that is told more with one bit takes it for everything.
+MOST_FILTERS = 1_000
 
 
 class Dynamic(enum.Enum):
@@ -76,6 +78,8 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     covering      a broker tells its cluster no subscription that another of its own covers (ours;
                   PADRES does so on trees): no
     merging       with covering: it tells its cluster unions of its own (ours, as PADRES): no
+    sharp_bits    a cluster's bit comes with so many filters at most, and only what matches one of
+                  them is sent there (ours); 0: all that is advertised (VI)
     """
 
     clusters: int = 0
@@ -92,6 +96,7 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     retry_us: int = 2_000_000
     covering: bool = False
     merging: bool = False
+    sharp_bits: int = 0
 
     def __post_init__(self) -> None:
         check_merging(covering=self.covering, merging=self.merging)
@@ -100,6 +105,8 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
                 raise ValueError(f"{name}: {getattr(self, name)} is not at least 1")
         if self.clusters < 0:
             raise ValueError(f"clusters: {self.clusters} is negative")
+        if not 0 <= self.sharp_bits <= MOST_FILTERS:
+            raise ValueError(f"sharp_bits: {self.sharp_bits} is not between 0 and {MOST_FILTERS}")
         if self.threshold < 0:
             raise ValueError(f"threshold: {self.threshold} is negative")
         if self.rows:

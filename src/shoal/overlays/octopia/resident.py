@@ -15,7 +15,8 @@ from shoal.broker.wire import MAX_HOPS
 from shoal.model import BrokerId
 from shoal.overlays.merging import OwnMerging
 from shoal.overlays.octopia import routing
-from shoal.overlays.octopia.known import exchange
+from shoal.overlays.octopia.known import bits, exchange
+from shoal.overlays.octopia.known.bits import Bits
 from shoal.overlays.octopia.known.cluster_tables import ClusterTables
 from shoal.overlays.octopia.known.entering import Entering
 from shoal.overlays.octopia.known.exchange import Exchange
@@ -129,17 +130,18 @@ class Resident:
             self._is_silent,
             neighbours,
         )
+        self.bits = Bits(self.tables, linked, parameters.sharp_bits)
         self.cluster_tables = ClusterTables(
             self.tables,
             [each for each in neighbours if self._is_primary(each)],
-            linked,
+            self.bits,
             self.exchange,
             self.routing.changed,
             lambda up, region: product.is_above(up, region, self.cluster),
             covering=parameters.covering,
             merging=OwnMerging(broker) if parameters.merging else None,
         )
-        self.entering = Entering(self.tables, self.cluster_tables, self.exchange)
+        self.entering = Entering(self.tables, self.bits, self.exchange)
         self.departing = Departing(broker, self)
 
     def begin_linked(self, neighbours: Collection[BrokerId]) -> None:
@@ -168,6 +170,9 @@ class Resident:
             self.attachments.retry()
         elif key == routing.RETRY:
             self.routing.changed(now_us, out)
+            return
+        elif key == bits.TIMER:
+            self.bits.waited(now_us, out)
             return
         elif key == keeping.TIMER:
             self.routing.waited(now_us, out)
@@ -225,6 +230,7 @@ class Resident:
         self.cluster_tables.told.discard(neighbour)
         self.ties.advertised_to.discard(neighbour)
         self.entering.hosts.discard(neighbour)
+        self.hosted.doubt(neighbour)
         if was_met:
             self.routing.lost(neighbour, now_us, out)
         self.sweeps.lost(neighbour, out)
@@ -391,7 +397,7 @@ class Resident:
     ) -> None:
         match message:
             case Advertise(advertisement):
-                self.entering.advertise(neighbour, advertisement, out)
+                self.entering.advertise(neighbour, advertisement, now_us, out)
             case Unadvertise(id):
                 self.entering.unadvertise(neighbour, id)
             case AdvertisementsSaid():
@@ -399,10 +405,10 @@ class Resident:
             case EntryLeft():
                 self.entering.hosts.discard(neighbour)
                 self.departing.look(now_us, out)
-            case BitSet(id):
-                self.hosted.set(neighbour, id, is_on=True)
+            case BitSet(id, filters, more):
+                self.hosted.set(neighbour, id, filters, is_more=more)
             case BitCleared(id):
-                self.hosted.set(neighbour, id, is_on=False)
+                self.hosted.clear(neighbour, id)
             case NumbersBegin() | NumbersEnd():
                 self.routing.gate.hear(neighbour, message, now_us, out)
             case WayLost():

@@ -3,7 +3,7 @@
 A broker's own table goes over the cluster's tree, change by change; what is known already goes no
 further, so that it may come over any links in any order.  Who misses a change asks for the table,
 and so does a link that has come up.  A broker that has begun anew finds its table of before, and
-says a newer one.  With each change the bits of other clusters' advertisements are said.
+says a newer one.  With each change the bits of other clusters' advertisements are said (`bits.py`).
 
 With covering a table says only those subscriptions of its broker that no other one there covers:
 whatever matches the others comes to it all the same, and it has all of them itself.  With merging
@@ -12,7 +12,7 @@ it says unions of its subscriptions, too, which cover these.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from shoal.broker.effects import Effect, Send
 from shoal.broker.messages import Message
@@ -20,9 +20,10 @@ from shoal.broker.strategy import ProtocolError
 from shoal.matching import CoveringSet, Work
 from shoal.model import BrokerId, Subscription, SubscriptionId
 from shoal.overlays.merging import NO_CHANGE, OwnMerging
+from shoal.overlays.octopia.known.bits import Bits
 from shoal.overlays.octopia.known.exchange import Exchange
-from shoal.overlays.octopia.known.tables import SecondaryRow, Tables
-from shoal.overlays.octopia.messages import BitCleared, BitSet, HomeChange, HomeTable, TableWanted
+from shoal.overlays.octopia.known.tables import Tables
+from shoal.overlays.octopia.messages import HomeChange, HomeTable, TableWanted
 from shoal.overlays.requests import check_filter
 
 # A version begins as the time in microseconds.
@@ -36,8 +37,7 @@ MOST_COVERED = 256
 class ClusterTables:
     """What one broker says and hears of the tables of its cluster.
 
-    `told` are the neighbours of the cluster that are told changes; `linked` all neighbours; `moved`
-    is called when a broker of the cluster links up to another one; `is_above` says whether of two
+    `told` are the neighbours of the cluster that are told changes; `moved` is called when a broker of the cluster links up to another one; `is_above` says whether of two
     regions the second one's broker may link up to the first one's.
     """
 
@@ -45,7 +45,7 @@ class ClusterTables:
         self,
         tables: Tables,
         told: Iterable[BrokerId],
-        linked: Container[BrokerId],
+        bits: Bits,
         exchange: Exchange,
         moved: Callable[[int, list[Effect]], None],
         is_above: Callable[[int, int], bool],
@@ -57,7 +57,7 @@ class ClusterTables:
         self._is_above = is_above
         self._region = tables.region
         self.told = set(told)
-        self._linked = linked
+        self._bits = bits
         self._exchange = exchange
         self._moved = moved
         # With covering: the own subscriptions, and those of them that the others have.
@@ -177,14 +177,12 @@ class ClusterTables:
             if message.version > home.version + 1:
                 out.append(Send(neighbour, TableWanted(message.region)))
                 return
-            for id in message.removed:
-                self.tell_bits(self._tables.remove(message.region, id), out)
-            for each in message.added:
-                self.tell_bits(self._tables.remove(message.region, each.id), out)
-                self.tell_bits(self._tables.add(message.region, each), out)
+            ids = dict.fromkeys((*message.removed, *(each.id for each in message.added)))
+            gone = self._tables.remove(message.region, ids)
+            new = [self._tables.add(message.region, each) for each in message.added]
         else:
-            changed = self._tables.replace(message.region, message.subscriptions)
-            self.tell_bits(changed, out)
+            gone, new = self._tables.replace(message.region, message.subscriptions)
+        self._bits.changed(gone, new, now_us, out)
         home.version = message.version
         self._flood(message, neighbour, out)
         if message.up != home.up:
@@ -193,13 +191,6 @@ class ClusterTables:
 
     def _may_link_up(self, region: int, up: int | None) -> bool:
         return up is None or (up in self._tables.homes and self._is_above(up, region))
-
-    def tell_bits(self, rows: Iterable[SecondaryRow], out: list[Effect]) -> None:
-        """Say the bits of rows as they are now."""
-        for row in rows:
-            if row.host in self._linked:
-                id = row.advertisement.id
-                out.append(Send(row.host, BitSet(id) if row.is_wanted else BitCleared(id)))
 
     def say_tables(
         self, neighbour: BrokerId, versions: Mapping[int, int], out: list[Effect]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from shoal.broker.effects import Effect
 from shoal.model import Advertisement, AdvertisementId, BrokerId
-from shoal.overlays.octopia.known.cluster_tables import ClusterTables
+from shoal.overlays.octopia.known.bits import Bits
 from shoal.overlays.octopia.known.exchange import Exchange
 from shoal.overlays.octopia.known.tables import Tables
 from shoal.overlays.requests import check_filter
@@ -17,9 +17,9 @@ from shoal.overlays.requests import check_filter
 class Entering:
     """`hosts` are the neighbours in other clusters that enter this one here."""
 
-    def __init__(self, tables: Tables, cluster_tables: ClusterTables, exchange: Exchange) -> None:
+    def __init__(self, tables: Tables, bits: Bits, exchange: Exchange) -> None:
         self._tables = tables
-        self._cluster_tables = cluster_tables
+        self._bits = bits
         self._exchange = exchange
         self.hosts: set[BrokerId] = set()
         # What hosts said before their link came up anew, and have not said again.
@@ -29,6 +29,7 @@ class Entering:
         """The link to a broker of another cluster came up."""
         mine = [id for known, id in self._tables.secondary if known == host]
         self._stale[host] = dict.fromkeys(mine)
+        self._bits.doubt(host)
 
     def unlinked(self, host: BrokerId) -> None:
         """A broker's link is gone, and with it what it advertised here."""
@@ -37,12 +38,12 @@ class Entering:
             if known == host:
                 self._tables.unadvertise(known, id)
 
-    def advertise(self, host: BrokerId, advertisement: Advertisement, out: list[Effect]) -> None:
+    def advertise(
+        self, host: BrokerId, advertisement: Advertisement, now_us: int, out: list[Effect]
+    ) -> None:
         check_filter(advertisement.filter, "advertisement", advertisement.id)
         self._stale.get(host, {}).pop(advertisement.id, None)
-        row = self._tables.advertise(host, advertisement)
-        if row.is_wanted:
-            self._cluster_tables.tell_bits([row], out)
+        self._bits.advertised(self._tables.advertise(host, advertisement), now_us, out)
 
     def unadvertise(self, host: BrokerId, id: AdvertisementId) -> None:
         self._tables.unadvertise(host, id)

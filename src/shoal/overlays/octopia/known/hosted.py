@@ -8,10 +8,15 @@ knows that they are not.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
 
 from shoal.matching import Outcomes
-from shoal.model import Advertisement, AdvertisementId, Attributes, BrokerId, ClientId
-from shoal.overlays.octopia.ways.copies import bits_of
+from shoal.model import Advertisement, AdvertisementId, Attributes, BrokerId, ClientId, Filter
+from shoal.overlays.octopia.parameters import MOST_FILTERS
+from shoal.overlays.requests import check_filter
+
+# What a broker has said of a row that its cluster wants: filters, or None: everything.
+Said = dict[Filter, None] | None
 
 
 class HostedRow:
@@ -23,6 +28,21 @@ class HostedRow:
         self.advertisement = advertisement
 
 
+class _Asked(NamedTuple):
+    """A filter with which a cluster wants some of a row."""
+
+    row: HostedRow
+    cluster: int
+    filter: Filter
+
+
+class _Vector(NamedTuple):
+    """A row's cluster index vector: `plain` bits, and `sharp` ones, with filters."""
+
+    plain: int
+    sharp: int
+
+
 class Hosted:
     """The rows of this broker's own clients, for `others`, the clusters that it is not in."""
 
@@ -32,15 +52,18 @@ class Hosted:
         self._others = list(others)
         # By cluster: the broker that has said its bits, and what each broker wants.
         self._entries: dict[int, BrokerId] = {}
-        self._wanted: dict[BrokerId, dict[AdvertisementId, None]] = {}
+        self._wanted: dict[BrokerId, dict[AdvertisementId, Said]] = {}
         # What brokers whose link has come up have said since.
-        self._said_again: dict[BrokerId, dict[AdvertisementId, None]] = {}
-        self._bits: dict[HostedRow, int] = {}
+        self._said_again: dict[BrokerId, dict[AdvertisementId, Said]] = {}
+        # Of rows that were asked for: their vectors, and what is in the index for them.
+        self._vectors: dict[HostedRow, _Vector] = {}
+        self._asked: dict[HostedRow, dict[_Asked, None]] = {}
+        self._asking: Outcomes[Mapping[HostedRow, int]] = Outcomes(_bits_by_row)
 
     def add_cluster(self, cluster: int) -> None:
         """There is another cluster from now on."""
         self._others.append(cluster)
-        self._bits.clear()
+        self._vectors.clear()
 
     def remove_cluster(self, cluster: int) -> None:
         """A cluster's last broker has left."""
@@ -59,7 +82,8 @@ class Hosted:
         row = self.rows.pop(id, None)
         if row is not None:
             self._promising.remove(row)
-            self._bits.pop(row, None)
+            self._vectors.pop(row, None)
+            self._file(row, {})
             for said in (*self._wanted.values(), *self._said_again.values()):
                 said.pop(id, None)
 
@@ -70,22 +94,52 @@ class Hosted:
 
     def owed(self, client: ClientId, attributes: Attributes) -> int:
         """The bits of the clusters that want a client's publication."""
-        found = 0
-        for row in self._promising.of(attributes).get(client, ()):
-            found |= self.bits(row)
+        rows = self._promising.of(attributes).get(client, ())
+        found = sharp = 0
+        for row in rows:
+            vector = self._vectors.get(row) or self._look(row)
+            found |= vector.plain
+            sharp |= vector.sharp
+        if sharp & ~found:
+            asking = self._asking.of(attributes)
+            for row in rows:
+                found |= asking.get(row, 0)
         return found
 
     def bits(self, row: HostedRow) -> int:
-        """The row's cluster index vector, own cluster apart."""
-        bits = self._bits.get(row)
-        if bits is None:
-            bits = bits_of(each for each in self._others if self._is_wanted(each, row))
-            self._bits[row] = bits
-        return bits
+        """The row's cluster index vector, own cluster apart, whatever filters come with it."""
+        vector = self._vectors.get(row) or self._look(row)
+        return vector.plain | vector.sharp
 
-    def _is_wanted(self, cluster: int, row: HostedRow) -> bool:
+    def wanted(self, cluster: int, row: HostedRow) -> Collection[Filter] | None:
+        """The filters with which a cluster wants a row, none: not at all; None: everything."""
         entry = self._entries.get(cluster)
-        return entry is None or row.advertisement.id in self._wanted.get(entry, ())
+        return None if entry is None else self._wanted.get(entry, {}).get(row.advertisement.id, ())
+
+    def _look(self, row: HostedRow) -> _Vector:
+        plain = sharp = 0
+        asked: dict[_Asked, None] = {}
+        for cluster in self._others:
+            filters = self.wanted(cluster, row)
+            if filters is None:
+                plain |= 1 << cluster
+            elif filters:
+                sharp |= 1 << cluster
+                asked.update((_Asked(row, cluster, each), None) for each in filters)
+        self._file(row, asked)
+        vector = self._vectors[row] = _Vector(plain, sharp)
+        return vector
+
+    def _file(self, row: HostedRow, asked: dict[_Asked, None]) -> None:
+        """Have these in the index for a row, and no others."""
+        before = self._asked.pop(row, {})
+        for each in before.keys() - asked.keys():
+            self._asking.remove(each)
+        for each in asked:
+            if each not in before:
+                self._asking.add(each, each.filter)
+        if asked:
+            self._asked[row] = asked
 
     # --- what other clusters say --------------------------------------------------------------
 
@@ -93,22 +147,43 @@ class Hosted:
         """A broker is told all rows, and will say its bits."""
         self._said_again[broker] = {}
 
-    def set(self, broker: BrokerId, id: AdvertisementId, *, is_on: bool) -> None:
-        """A broker has said whether its cluster wants a row; a row that is gone does not matter."""
+    def set(
+        self,
+        broker: BrokerId,
+        id: AdvertisementId,
+        filters: tuple[Filter, ...] | None,
+        *,
+        is_more: bool,
+    ) -> None:
+        """A broker has said that its cluster wants a row; one that is gone does not matter.
+
+        All of it, or what matches filters, maybe more than it has said.
+        """
+        for each in filters or ():
+            check_filter(each, "bit", id)
         if id not in self.rows:
             return
         for said in (self._wanted.setdefault(broker, {}), self._said_again.get(broker, {})):
-            if is_on:
-                said[id] = None
-            else:
-                said.pop(id, None)
-        self._bits.pop(self.rows[id], None)
+            before: Said = said.get(id, {}) if is_more else {}
+            now: Said = None
+            if filters is not None and before is not None:
+                now = dict.fromkeys((*before, *filters))
+            said[id] = None if now is None or len(now) > MOST_FILTERS else now
+        self._vectors.pop(self.rows[id], None)
+
+    def clear(self, broker: BrokerId, id: AdvertisementId) -> None:
+        """A broker has said that its cluster does not want a row any more."""
+        if id not in self.rows:
+            return
+        for said in (self._wanted.get(broker, {}), self._said_again.get(broker, {})):
+            said.pop(id, None)
+        self._vectors.pop(self.rows[id], None)
 
     def all_said(self, broker: BrokerId) -> None:
         """A broker has said all its bits; what it did not say is off."""
         if broker in self._said_again:
             self._wanted[broker] = self._said_again.pop(broker)
-            self._bits.clear()
+            self._vectors.clear()
 
     def enter(self, cluster: int, broker: BrokerId | None) -> None:
         """Who says a cluster's bits from now on, None: nobody."""
@@ -116,13 +191,19 @@ class Hosted:
             self._entries.pop(cluster, None)
         else:
             self._entries[cluster] = broker
-        self._bits.clear()
+        self._vectors.clear()
+
+    def doubt(self, broker: BrokerId) -> None:
+        """A broker's link has changed, so that words may be missing: its bits are plain."""
+        for said in (self._wanted.get(broker, {}), self._said_again.get(broker, {})):
+            said.update(dict.fromkeys(said))
+        self._vectors.clear()
 
     def forget(self, broker: BrokerId) -> None:
         """A broker is told nothing any more."""
         self._wanted.pop(broker, None)
         self._said_again.pop(broker, None)
-        self._bits.clear()
+        self._vectors.clear()
 
 
 def _by_client(rows: Collection[HostedRow]) -> Mapping[ClientId, tuple[HostedRow, ...]]:
@@ -130,3 +211,10 @@ def _by_client(rows: Collection[HostedRow]) -> Mapping[ClientId, tuple[HostedRow
     for row in rows:
         found.setdefault(row.advertisement.publisher, []).append(row)
     return {client: tuple(mine) for client, mine in found.items()}
+
+
+def _bits_by_row(asked: Collection[_Asked]) -> Mapping[HostedRow, int]:
+    found: dict[HostedRow, int] = {}
+    for each in asked:
+        found[each.row] = found.get(each.row, 0) | 1 << each.cluster
+    return found

@@ -20,11 +20,15 @@ from shoal.model import (
     AdvertisementId,
     BrokerId,
     ClientId,
+    Filter,
     Subscription,
     SubscriptionId,
 )
 from shoal.overlays.octopia.places.labels import Product
 from shoal.overlays.tree.overlap_candidates import OverlapCandidates
+
+# What a host was told of a row for which its bit is off.
+NOTHING: dict[Filter, None] = {}
 
 
 class Entry:
@@ -39,14 +43,19 @@ class Entry:
 
 
 class SecondaryRow:
-    """An advertisement of a host in another cluster, with the subscriptions that overlap it."""
+    """An advertisement of a host in another cluster, with the subscriptions that overlap it.
 
-    __slots__ = ("advertisement", "host", "overlapping")
+    `told` is what the host was told of these (`bits.py`): filters of which one covers each, or
+    None: everything that is promised is wanted.
+    """
+
+    __slots__ = ("advertisement", "host", "overlapping", "told")
 
     def __init__(self, host: BrokerId, advertisement: Advertisement) -> None:
         self.host = host
         self.advertisement = advertisement
         self.overlapping: dict[Entry, None] = {}
+        self.told: dict[Filter, None] | None = NOTHING
 
     @property
     def is_wanted(self) -> bool:
@@ -114,42 +123,39 @@ class Tables:
 
     # --- subscriptions ------------------------------------------------------------------------
 
-    def add(self, region: int, subscription: Subscription) -> list[SecondaryRow]:
-        """Store a row in place of the one with its id; the rows whose bit turned on."""
-        self.remove(region, subscription.id)
+    def add(self, region: int, subscription: Subscription) -> Entry:
+        """Store a row whose id is not there."""
         entry = Entry(region, subscription)
         self.homes[region].entries[subscription.id] = entry
         self.subscriptions[entry] = None
         self.matches.add(entry, subscription.filter)
         self._entries.add(entry, subscription.filter)
-        found = [row for row in self._rows.of(subscription.filter) if not row.is_wanted]
         for row in list(self._rows.of(subscription.filter)):
             _meet(row, entry)
-        return [row for row in found if row.is_wanted]
+        return entry
 
-    def remove(self, region: int, id: SubscriptionId) -> list[SecondaryRow]:
-        """Forget a row, if it is there; the rows whose bit turned off."""
-        entry = self.homes[region].entries.pop(id, None)
-        if entry is None:
-            return []
-        del self.subscriptions[entry]
-        self.matches.remove(entry)
-        self._entries.remove(entry, entry.subscription.filter)
-        for row in entry.overlapping:
-            del row.overlapping[entry]
-        return [row for row in entry.overlapping if not row.is_wanted]
+    def remove(self, region: int, ids: Iterable[SubscriptionId]) -> list[Entry]:
+        """Forget rows; those of them that were there, with what they overlapped."""
+        entries = self.homes[region].entries
+        found = [entries.pop(id) for id in ids if id in entries]
+        for entry in found:
+            del self.subscriptions[entry]
+            self.matches.remove(entry)
+            self._entries.remove(entry, entry.subscription.filter)
+            for row in entry.overlapping:
+                del row.overlapping[entry]
+        return found
 
-    def replace(self, region: int, subscriptions: Iterable[Subscription]) -> list[SecondaryRow]:
-        """Make these the whole table of a region; the rows whose bit changed."""
-        before = {row: row.is_wanted for row in self.secondary.values()}
+    def replace(
+        self, region: int, subscriptions: Iterable[Subscription]
+    ) -> tuple[list[Entry], list[Entry]]:
+        """Make these the whole table of a region; the rows that go, and those that come."""
+        entries = self.homes[region].entries
         new = {each.id: each for each in subscriptions}
-        for id, entry in list(self.homes[region].entries.items()):
-            if new.get(id) != entry.subscription:
-                self.remove(region, id)
-        for id, subscription in new.items():
-            if id not in self.homes[region].entries:
-                self.add(region, subscription)
-        return [row for row, was_wanted in before.items() if row.is_wanted != was_wanted]
+        gone = [id for id, entry in entries.items() if new.get(id) != entry.subscription]
+        removed = self.remove(region, gone)
+        added = [self.add(region, each) for id, each in new.items() if id not in entries]
+        return removed, added
 
     def _match(self, entries: Iterable[Entry]) -> Match:
         regions: dict[int, None] = {}

@@ -1,0 +1,170 @@
+"""What hosts in other clusters are told of their advertisements: whether this cluster wants them.
+
+The paper's bit is on while anything here overlaps the advertisement, so that everything that is
+promised comes, whether anybody here wants it or not.  A sharp bit comes with filters: at most so
+many, of which each subscription here that overlaps is covered by one.  The host then sends only
+what matches one of them (`hosted.py`).
+
+What a host was told may be wider than what is wanted, and is never narrower.  So a subscription
+that none of these filters covers is told at once, in the same turn, as one more (`BitSet.more`).
+One that goes is told later, of many rows at once: all that is left, anew.  Where filters are too
+many, or too long, or one of them covers the advertisement, the bit is plain, and says everything.
+Until a host that has just advertised has been told any filters its bit is plain, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Container, Iterable
+
+from shoal.broker.effects import Effect, Send, SetTimer, TimerKey
+from shoal.matching import CoveringSet, Work, covers
+from shoal.model import Filter
+from shoal.overlays.octopia.known.tables import NOTHING, Entry, SecondaryRow, Tables
+from shoal.overlays.octopia.messages import BitCleared, BitSet
+
+TIMER: TimerKey = ("narrow",)
+# Rows of which something has gone are looked at after so long, and so much is done at a time, and
+# for one row: some 10 ms.
+NARROW_US = 1_000_000
+MOST_WORK = 20_000
+# The filters of one bit together (`Filter.size`).
+MOST_SIZE = 2_000
+# While a covering set is made it may be larger, by this.
+SLACK = 4
+
+
+class Bits:
+    """The bits of `tables`' secondary rows, with at most `most` filters each.
+
+    `linked` are all neighbours.
+    """
+
+    def __init__(self, tables: Tables, linked: Container[str], most: int) -> None:
+        self._tables = tables
+        self._linked = linked
+        self._most = most
+        # Rows of which less may be wanted than was told.
+        self._wide: dict[SecondaryRow, None] = {}
+        self._is_timer_set = False
+
+    def advertised(self, row: SecondaryRow, now_us: int, out: list[Effect]) -> None:
+        """A host has advertised something, and was told nothing of it."""
+        if row.is_wanted:
+            self._begin(row, out)
+            self._set_timer(now_us, out)
+
+    def changed(
+        self, gone: Iterable[Entry], new: Iterable[Entry], now_us: int, out: list[Effect]
+    ) -> None:
+        """Subscriptions have gone from the tables, and others have come."""
+        left: dict[SecondaryRow, list[Filter]] = {}
+        met: dict[SecondaryRow, list[Filter]] = {}
+        for entry in gone:
+            for row in entry.overlapping:
+                left.setdefault(row, []).append(entry.subscription.filter)
+        for entry in new:
+            for row in entry.overlapping:
+                met.setdefault(row, []).append(entry.subscription.filter)
+        for row in dict.fromkeys((*left, *met)):
+            if row.host not in self._linked:
+                continue
+            if not row.is_wanted:
+                self._clear(row, out)
+            elif row.told is NOTHING:
+                self._begin(row, out)
+            elif self._most:
+                self._widen(row, met.get(row, ()), out)
+                if row in left and (row.told is None or not row.told.keys().isdisjoint(left[row])):
+                    self._wide[row] = None
+        self._set_timer(now_us, out)
+
+    def doubt(self, host: str) -> None:
+        """The link to a host came up anew: nobody knows which words have arrived."""
+        for row in self._tables.secondary.values():
+            if row.host == host:
+                row.told = NOTHING
+
+    def _clear(self, row: SecondaryRow, out: list[Effect]) -> None:
+        row.told = NOTHING
+        self._wide.pop(row, None)
+        out.append(Send(row.host, BitCleared(row.advertisement.id)))
+
+    def _begin(self, row: SecondaryRow, out: list[Effect]) -> None:
+        """Tell a host of a row for the first time: what few there are, or everything at first."""
+        found = None
+        if self._most:
+            if len(row.overlapping) <= self._most:
+                found = self._asked(row, Work(MOST_WORK))
+            else:
+                self._wide[row] = None
+        self._tell(row, found, out)
+
+    def _tell(
+        self, row: SecondaryRow, filters: Collection[Filter] | None, out: list[Effect]
+    ) -> None:
+        row.told = None if filters is None else dict.fromkeys(filters)
+        said = None if filters is None else tuple(filters)
+        out.append(Send(row.host, BitSet(row.advertisement.id, said)))
+
+    def _widen(self, row: SecondaryRow, filters: Iterable[Filter], out: list[Effect]) -> None:
+        """Tell a host what it must send from now on, beside what it has been told."""
+        told = row.told
+        if told is None:
+            return
+        more: dict[Filter, None] = {}
+        for each in filters:
+            if each not in told and not any(covers(one, each) for one in (*told, *more)):
+                more[each] = None
+        if not more:
+            return
+        everything = row.advertisement.filter
+        if self._is_short({**told, **more}) and not any(covers(one, everything) for one in more):
+            told.update(more)
+            out.append(Send(row.host, BitSet(row.advertisement.id, tuple(more), more=True)))
+        else:
+            # Some of what was told may have gone since, or be covered by what has come.
+            self._wide[row] = None
+            self._tell(row, None, out)
+
+    # --- narrower -----------------------------------------------------------------------------
+
+    def waited(self, now_us: int, out: list[Effect]) -> None:
+        """The timer fired: tell of rows that less is wanted."""
+        self._is_timer_set = False
+        spent = 0
+        for row in list(self._wide):
+            if spent > MOST_WORK:
+                break
+            del self._wide[row]
+            key = (row.host, row.advertisement.id)
+            if self._tables.secondary.get(key) is not row or row.host not in self._linked:
+                continue
+            work = Work(MOST_WORK)
+            found = self._asked(row, work)
+            spent += work.spent + len(row.overlapping)
+            if row.told != found:
+                self._tell(row, found, out)
+        self._set_timer(now_us, out)
+
+    def _asked(self, row: SecondaryRow, work: Work) -> dict[Filter, None] | None:
+        """The covering set of what overlaps a row; None where its bit is plain."""
+        kept: CoveringSet[Filter] = CoveringSet()
+        for each in dict.fromkeys(entry.subscription.filter for entry in row.overlapping):
+            if each.size > MOST_SIZE:
+                return None
+            kept.add(each, each, work)
+            if work.is_spent or len(kept.kept) > SLACK * self._most:
+                return None
+        found = dict.fromkeys(kept.kept)
+        everything = row.advertisement.filter
+        if not self._is_short(found) or any(covers(each, everything) for each in found):
+            return None
+        return found
+
+    def _is_short(self, filters: Collection[Filter]) -> bool:
+        return len(filters) <= self._most and sum(each.size for each in filters) <= MOST_SIZE
+
+    def _set_timer(self, now_us: int, out: list[Effect]) -> None:
+        if self._wide and not self._is_timer_set:
+            self._is_timer_set = True
+            out.append(SetTimer(TIMER, now_us + NARROW_US))
