@@ -49,6 +49,7 @@ class RandomProduct:
             return_us=random.choice([200_000, 2_000_000]),
             covering=bool(seed % 2),
             merging=seed % 4 == 3,
+            sharp_bits=[1, 4, 0][seed % 3],
         )
         self.world = World(
             self.product.links,

@@ -29,12 +29,14 @@ class ProductStage(Stage):
         parents: tuple[int, ...] = (0, 1),
         clusters: int = 3,
         dynamic: Dynamic = Dynamic.FREE,
+        sharp_bits: int = 0,
     ) -> None:
         parameters = Parameters(
             rows=rows(regions, clusters),
             parents=parents,
             dynamic=dynamic,
             congestion=Congestion.PAPER,
+            sharp_bits=sharp_bits,
         )
         self.product = Product(parameters.rows, parents)
         super().__init__(self.product.links, "octopia", parameters)

@@ -3,9 +3,9 @@
 It knows nothing of how tables come to be.  At rest, every broker of the product there and linked:
 each cluster's subscriptions are at all its brokers, each advertisement is at its host and at the
 broker by which that enters each other cluster, and a bit is on exactly where something of that
-cluster overlaps.  With covering others may lack a subscription exactly when they have one of the
-same home that covers it; with merging the home's unions are subscriptions like those.  All know the
-same places, and the same tree.
+cluster overlaps, with filters that cover just that where bits are sharp.  With covering others may
+lack a subscription exactly when they have one of the same home that covers it; with merging the
+home's unions are subscriptions like those.  All know the same places, and the same tree.
 """
 
 from __future__ import annotations
@@ -54,6 +54,9 @@ def problems(picture: Picture, brokers: Mapping[BrokerId, Octopia]) -> list[str]
         )
         own = sorted((id, broker.hosted.bits(row)) for id, row in broker.hosted.rows.items())
         found += _differences(f"{name}: bits", bits, own)
+        for advertisement, home in advertised:
+            if home == name:
+                found += _blunt(broker, advertisement, [*subscribed, *unions(subscribed)])
         regions = product.regions_of(broker.cluster)
         ups = [(each, _up(product, broker.cluster, each, brokers)) for each in regions]
         actual = [(each, broker.tables.homes[each].up) for each in regions]
@@ -115,6 +118,44 @@ def _bits(
         if overlaps(subscription.filter, advertisement.filter)
     }
     return bits_of(clusters - {broker.cluster})
+
+
+def _blunt(
+    broker: Octopia, advertisement: Advertisement, subscribed: list[tuple[Subscription, BrokerId]]
+) -> list[str]:
+    """One line for each bit whose filters are not what its cluster wants; with unions at least."""
+    found, most = [], broker.parameters.sharp_bits
+    row = broker.hosted.rows.get(advertisement.id)
+    for cluster in range(broker.product.clusters):
+        if row is None or cluster == broker.cluster:
+            continue
+        wanted = {
+            each.filter
+            for each, home in subscribed
+            if broker.product.position(home).cluster == cluster
+            and overlaps(each.filter, advertisement.filter)
+        }
+        said = broker.hosted.wanted(cluster, row)
+        where = f"{broker.broker}: {advertisement.id} in cluster {cluster}"
+        if said is None:
+            is_all = any(covers(each, advertisement.filter) for each in wanted)
+            is_few = len(wanted) <= most and not broker.parameters.covering
+            if is_few and not is_all:
+                found.append(f"{where}: a plain bit, should have {wanted}")
+            continue
+        if said and len(said) > most:
+            found.append(f"{where}: {len(said)} filters, {most} at most")
+        found += [
+            f"{where}: {each} is not said"
+            for each in wanted
+            if not any(covers(one, each) for one in said)
+        ]
+        found += [
+            f"{where}: {each} is not wanted"
+            for each in said
+            if not any(covers(one, each) for one in wanted)
+        ]
+    return found
 
 
 def _differences(where: str, want: Sequence[object], have: Sequence[object]) -> list[str]:

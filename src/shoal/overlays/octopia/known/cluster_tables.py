@@ -37,8 +37,9 @@ MOST_COVERED = 256
 class ClusterTables:
     """What one broker says and hears of the tables of its cluster.
 
-    `told` are the neighbours of the cluster that are told changes; `moved` is called when a broker of the cluster links up to another one; `is_above` says whether of two
-    regions the second one's broker may link up to the first one's.
+    `told` are the neighbours of the cluster that are told changes; `moved` is called when a broker
+    of the cluster links up to another one; `is_above` says whether of two regions the second one's
+    broker may link up to the first one's.
     """
 
     def __init__(
