@@ -56,7 +56,7 @@ def problems(picture: Picture, brokers: Mapping[BrokerId, Octopia]) -> list[str]
         found += _differences(f"{name}: bits", bits, own)
         for advertisement, home in advertised:
             if home == name:
-                found += _blunt(broker, advertisement, [*subscribed, *unions(subscribed)])
+                found += _blunt(broker, advertisement, subscribed)
         regions = product.regions_of(broker.cluster)
         ups = [(each, _up(product, broker.cluster, each, brokers)) for each in regions]
         actual = [(each, broker.tables.homes[each].up) for each in regions]
@@ -123,18 +123,16 @@ def _bits(
 def _blunt(
     broker: Octopia, advertisement: Advertisement, subscribed: list[tuple[Subscription, BrokerId]]
 ) -> list[str]:
-    """One line for each bit whose filters are not what its cluster wants; with unions at least."""
+    """One line for each bit whose filters are not what its cluster wants, or unions of that."""
     found, most = [], broker.parameters.sharp_bits
     row = broker.hosted.rows.get(advertisement.id)
     for cluster in range(broker.product.clusters):
         if row is None or cluster == broker.cluster:
             continue
-        wanted = {
-            each.filter
-            for each, home in subscribed
-            if broker.product.position(home).cluster == cluster
-            and overlaps(each.filter, advertisement.filter)
-        }
+        there = [each for each in subscribed if broker.product.position(each[1]).cluster == cluster]
+        filters = (each.filter for each, _ in there)
+        wanted = {each for each in filters if overlaps(each, advertisement.filter)}
+        sayable = [*wanted, *(each.filter for each, _ in unions(there))]
         said = broker.hosted.wanted(cluster, row)
         where = f"{broker.broker}: {advertisement.id} in cluster {cluster}"
         if said is None:
@@ -153,7 +151,7 @@ def _blunt(
         found += [
             f"{where}: {each} is not wanted"
             for each in said
-            if not any(covers(one, each) for one in wanted)
+            if not any(covers(one, each) for one in sayable)
         ]
     return found
 

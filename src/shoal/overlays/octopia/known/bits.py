@@ -24,9 +24,9 @@ from shoal.overlays.octopia.messages import BitCleared, BitSet
 
 TIMER: TimerKey = ("narrow",)
 # Rows of which something has gone are looked at after so long, and so much is done at a time, and
-# for one row: some 10 ms.
+# for one row: some 5 ms.
 NARROW_US = 1_000_000
-MOST_WORK = 20_000
+MOST_WORK = 6_000
 # The filters of one bit together (`Filter.size`).
 MOST_SIZE = 2_000
 # While a covering set is made it may be larger, by this.
