@@ -23,8 +23,8 @@ from random import Random
 from typing import Any
 
 import msgspec
-from bench_covering_routing import Network, Workload, flights, quotes, workload
 
+from bench_covering_routing import Network, Workload, flights, quotes, workload
 from shoal.broker.effects import Deliver, Input, Received, Send, SetTimer, TimerFired
 from shoal.broker.messages import Advertise, Publish, Subscribe, Unsubscribe
 from shoal.broker.wire import COMMON, Codec

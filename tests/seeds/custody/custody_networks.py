@@ -38,11 +38,11 @@ class Drawn(NamedTuple):
         return "topic" in getattr(self.parameters, "__struct_fields__", ())
 
 
-def draw(system: str, random: Random, *, spreads: bool = False) -> Drawn:
+def draw(system: str, random: Random, *, spreads: bool = False, sharp_bits: int = 0) -> Drawn:
     """A network, with parameters of the system's type."""
     kind = SYSTEMS[system].parameters
     if kind is octopia.Parameters:
-        return _octopia(random, spreads=spreads)
+        return _octopia(random, spreads=spreads, sharp_bits=sharp_bits)
     if kind is tid.Parameters:
         return _tid(random)
     names = [f"B{number}" for number in range(random.randint(3, 9))]
@@ -67,7 +67,7 @@ def draw(system: str, random: Random, *, spreads: bool = False) -> Drawn:
     return Drawn(names, list(links), parameters, 2, 20 * SECOND_US)
 
 
-def _octopia(random: Random, *, spreads: bool) -> Drawn:
+def _octopia(random: Random, *, spreads: bool, sharp_bits: int) -> Drawn:
     clusters, regions = random.randint(2, 4), random.randint(2, 4)
     names = [f"B{number}" for number in range(clusters * regions)]
     parents = tuple(random.randrange(region) for region in range(1, regions))
@@ -81,6 +81,7 @@ def _octopia(random: Random, *, spreads: bool) -> Drawn:
         threshold=random.choice([0.0, 2.0, 10.0]),
         window_us=random.choice([20_000, 50_000]),
         return_us=random.choice([200_000, 2_000_000]),
+        sharp_bits=sharp_bits,
     )
     return Drawn(names, list(product.links), parameters, clusters - 1, 3 * SECOND_US)
 

@@ -78,14 +78,22 @@ class Subscriber:
 class RandomCustody:
     """One seed's network; `run` gives what went wrong."""
 
-    def __init__(self, seed: int, system: str, *, faults: int = 6, spreads: bool = False) -> None:
+    def __init__(
+        self,
+        seed: int,
+        system: str,
+        *,
+        faults: int = 6,
+        spreads: bool = False,
+        sharp_bits: int = 0,
+    ) -> None:
         self.random = random = Random(f"custody/{system}/{seed}")
         self.system = system
         self.faults = faults
         self.loop = VirtualLoop(self._cable)
         self.rate = random.choice([20_000.0, 200_000.0, 1e9])
         self.cables: dict[frozenset[str], Cable] = {}
-        drawn = draw(system, random, spreads=spreads)
+        drawn = draw(system, random, spreads=spreads, sharp_bits=sharp_bits)
         names, self.links, self.parameters, self.most_away, give_up_us = drawn
         self.looks_at_topics = drawn.looks_at_topics
         self.names = names

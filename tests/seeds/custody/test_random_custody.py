@@ -32,13 +32,14 @@ SOAK = range(1_000)
 SYSTEMS = pytest.mark.parametrize("system", PLAYED)
 
 
-# Of OctopiA, where publications are spread over trees.
+# Of OctopiA, where publications are spread over trees; where bits come with filters.
 SPREAD = (0, 2)
+SHARP = (0, 3, 11)
 
 
-def _play(system: str, seeds: Iterable[int], *, spreads: bool = False) -> None:
+def _play(system: str, seeds: Iterable[int], *, spreads: bool = False, sharp_bits: int = 0) -> None:
     for seed in chosen(seeds):
-        network = RandomCustody(seed, system, spreads=spreads)
+        network = RandomCustody(seed, system, spreads=spreads, sharp_bits=sharp_bits)
         problems = network.run()
         told = "\n".join([*network.happened, *problems[:20]])
         assert not problems, f"SHOAL_SEEDS={seed} {system}:\n{told}"
@@ -52,6 +53,16 @@ def test_what_is_settled_has_arrived(system: str) -> None:
 
 def test_what_is_spread_and_settled_has_arrived() -> None:
     _play("octopia", SPREAD, spreads=True)
+
+
+def test_what_is_settled_has_arrived_where_bits_are_sharp() -> None:
+    _play("octopia", SHARP, sharp_bits=2)
+
+
+@pytest.mark.soak
+def test_what_is_settled_has_arrived_where_bits_are_sharp_in_many() -> None:
+    _play("octopia", SOAK, sharp_bits=2)
+    _play("octopia", SOAK, spreads=True, sharp_bits=1)
 
 
 @pytest.mark.soak

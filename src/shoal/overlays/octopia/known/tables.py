@@ -46,16 +46,17 @@ class SecondaryRow:
     """An advertisement of a host in another cluster, with the subscriptions that overlap it.
 
     `told` is what the host was told of these (`bits.py`): filters of which one covers each, or
-    None: everything that is promised is wanted.
+    None: everything that is promised is wanted.  With `is_coarse` it could not be told less.
     """
 
-    __slots__ = ("advertisement", "host", "overlapping", "told")
+    __slots__ = ("advertisement", "host", "is_coarse", "overlapping", "told")
 
     def __init__(self, host: BrokerId, advertisement: Advertisement) -> None:
         self.host = host
         self.advertisement = advertisement
         self.overlapping: dict[Entry, None] = {}
         self.told: dict[Filter, None] | None = NOTHING
+        self.is_coarse = False
 
     @property
     def is_wanted(self) -> bool:
