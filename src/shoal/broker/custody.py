@@ -59,7 +59,9 @@ class Errand(Custody):
 
 
 def is_assured(message: Message) -> bool:
-    """Whether some publisher waits to hear what became of this."""
+    """Whether somebody waits to hear what became of this: its publisher, or who subscribed."""
+    if message.is_awaited:
+        return True
     if isinstance(message, Carrier):
         return any(routed.publication.assured for routed in message.publications)
     return type(message) is Publish and any(each.assured for each in message.publications)

@@ -30,11 +30,13 @@ class Message(msgspec.Struct, frozen=True, tag=True, array_like=True):
     What `introduces` is said when a link has come up, before publications may go over it.  It goes
     over links that speak the protocol `since` which it is there, or a later one
     (`broker/links/protocols.py`).  What `joins` holds nothing back, so that several of them may be
-    sent and handled as one (`Together`).
+    sent and handled as one (`Together`).  What `is_awaited` is in custody as publications are:
+    whoever asked for it is told when all that came of it is handled, or gone with a link.
     """
 
     introduces: ClassVar[bool] = False
     joins: ClassVar[bool] = False
+    is_awaited: ClassVar[bool] = False
     since: ClassVar[int] = 1
 
 
@@ -85,6 +87,10 @@ class Together(Message, frozen=True):
     @property
     def introduces(self) -> bool:  # type: ignore[override]
         return self.messages[0].introduces
+
+    @property
+    def is_awaited(self) -> bool:  # type: ignore[override]
+        return any(each.is_awaited for each in self.messages)
 
 
 # --- publications -----------------------------------------------------------------------------

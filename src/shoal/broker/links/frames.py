@@ -41,12 +41,15 @@ class Frames:
         return [(self._codec.encode(carrier), custody) for carrier, custody in waited_for]
 
     def waited_for(self, frames: Iterable[Frame]) -> list[tuple[Carrier, Custody]]:
-        """What somebody waits for in some frames, marked; the rest is settled, wherever it is."""
+        """The publications that somebody waits for in some frames, marked; the rest is settled.
+
+        What a link has said of tables is said anew when it comes up again.
+        """
         found = []
         for frame in frames:
             assert frame.custody is not None
             carrier = self.marked(frame.data)
-            if carrier.publications:
+            if carrier is not None and carrier.publications:
                 found.append((carrier, frame.custody))
             else:
                 frame.custody.settle()
@@ -54,10 +57,10 @@ class Frames:
 
     def repeat(self, data: bytes) -> bytes:
         """A frame, marked as sent before."""
-        return self._codec.encode(self.marked(data))
+        carrier = self.marked(data)
+        return data if carrier is None else self._codec.encode(carrier)
 
-    def marked(self, data: bytes) -> Carrier:
-        """What somebody waits for in a frame, marked as sent before."""
+    def marked(self, data: bytes) -> Carrier | None:
+        """What somebody waits for in a frame, marked as sent before; None: no publications."""
         message = self._codec.decode(data[LENGTH_BYTES:])
-        assert isinstance(message, Carrier)
-        return repeated(message)
+        return repeated(message) if isinstance(message, Carrier) else None

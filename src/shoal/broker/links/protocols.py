@@ -8,6 +8,7 @@ know begins a protocol that is the oldest, too, one version after brokers could 
 | protocol | brings |
 | --- | --- |
 | 2 | several messages as one (`Together`), which go one by one over a link that speaks 1 |
+| 3 | word of what else `is_awaited` than publications; over a link that speaks 2 nobody waits |
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ class Protocols(NamedTuple):
 
 # Those of this version.  Brokers that do not say which they speak, speak the first.
 FIRST = Protocols(1, 1)
-OURS = Protocols(1, 2)
+OURS = Protocols(1, 3)
+# Since when the other end says when what is awaited is settled.
+AWAITED = 3
 
 
 def agreed(broker: BrokerId, ours: Protocols, other: BrokerId, theirs: Protocols) -> int:

@@ -54,7 +54,7 @@ from shoal.broker.life_cycle import IGNORED, LifeCycle, does
 from shoal.broker.links.controls import Ends, Hello, Over, Purpose, Refuse, Rests
 from shoal.broker.links.names import Names
 from shoal.broker.links.outbox import LinkLimits
-from shoal.broker.links.protocols import OURS, Protocols, agreed
+from shoal.broker.links.protocols import AWAITED, OURS, Protocols, agreed
 from shoal.broker.links.spool import Spool
 from shoal.broker.links.states import OutOfStepError, State, Word
 from shoal.broker.links.traffic import LinkTraffic
@@ -345,6 +345,8 @@ class LinkSession(LinkTraffic):
                 return True
             room = [self.send(each, custody) for each in message.messages]
             return all(room)
+        if message.is_awaited and self.protocol < AWAITED:
+            custody = None
         return self._put(message, custody)
 
     def to_write(self) -> bytes:

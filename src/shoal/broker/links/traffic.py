@@ -99,6 +99,8 @@ class LinkTraffic:
             if custody is None or (over is not None and custody.source == over):
                 continue
             carrier = self._frames.marked(frame.data)
+            if carrier is None:
+                continue
             new = [each for each in carrier.publications if each.publication.key not in recalled]
             if new:
                 recalled.update(each.publication.key for each in new)

@@ -2,7 +2,8 @@
 
 In a cluster every broker's *table* travels to all others: its subscriptions, and the region that it
 links up to.  A table has a version, so that whatever way it comes, and how often, the newest holds.
-Between clusters advertisements go to one broker of each other cluster, and bits come back.
+Between clusters advertisements go to one broker of each other cluster, and bits come back.  Of both
+whoever subscribed waits until they are everywhere (`is_awaited`): until then it may miss something.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ class HomeTable(Message, frozen=True):
     """The table of the broker of `region` in this cluster, all of it."""
 
     introduces = True
+    is_awaited = True
 
     region: int
     version: int
@@ -58,6 +60,7 @@ class HomeChange(Message, frozen=True):
     """What has changed in the table of the broker of `region`, since the version before."""
 
     introduces = True
+    is_awaited = True
     joins = True
 
     region: int
@@ -79,6 +82,7 @@ class TableWanted(Message, frozen=True):
     """To a broker of this cluster: a change came to a table that is not known here."""
 
     introduces = True
+    is_awaited = True
 
     region: int
 
@@ -97,6 +101,7 @@ class BitSet(Message, frozen=True):
     """
 
     introduces = True
+    is_awaited = True
     joins = True
 
     advertisement_id: AdvertisementId

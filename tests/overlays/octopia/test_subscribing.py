@@ -1,0 +1,93 @@
+"""When a subscription counts as known: when hosts in other clusters have its bit."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from random import Random
+from unittest.mock import patch
+
+import pytest
+
+from shoal.broker.custody import Custody
+from shoal.broker.links.protocols import Protocols
+from shoal.broker.messages import Advertise, Subscribe
+from shoal.overlays.octopia.parameters import Parameters
+from tests.broker.transcript import advertisement, subscription
+from tests.runtime import live as live_network
+from tests.runtime.live import LiveNetwork
+from tests.runtime.virtual_loop import Cable, VirtualLoop
+
+# The publisher's broker is B5, of cluster 0; the subscriber's B2, of cluster 1.
+ROWS = (("B1", "B2"), ("B3", "B4"), ("B5", "B6"))
+HOST, HOME = "B5", "B2"
+SLOW = frozenset((HOST, "B6"))
+
+
+async def _until(condition: Callable[[], bool]) -> float:
+    """How many seconds it took."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    while not condition():
+        await asyncio.sleep(0.01)
+        assert loop.time() < began + 60
+    return loop.time() - began
+
+
+def _play(sharp_bits: int, protocols: Mapping[str, Protocols]) -> tuple[float, list[bool]]:
+    """After how many seconds subscriptions are settled, and whether the host knows each then."""
+    known: list[bool] = []
+    took = 0.0
+
+    def cable(left: str, right: str) -> Cable:
+        latency_s = (0.5, 0.5) if frozenset((left, right)) == SLOW else (0.001, 0.001)
+        return Cable(Random(1), latency_s, 1e9)
+
+    async def play() -> None:
+        nonlocal took
+        parameters = Parameters(rows=ROWS, parents=(0, 1), sharp_bits=sharp_bits)
+        links = parameters.product().links
+        names = [name for row in ROWS for name in row]
+        network = LiveNetwork(links, "octopia", parameters, brokers=names, protocols=protocols)
+        for name in names:
+            await network.start(name)
+        nodes = network.nodes
+        await _until(lambda: all(each.is_connected for each in network.links.values()))
+        await _until(lambda: all(each.is_ready for each in nodes.values()))
+        nodes[HOST].request("P", Advertise(advertisement("p")))
+        hosted = nodes[HOST].machine.strategy.hosted
+        await asyncio.sleep(2)
+        for number, text in enumerate(("x = 5", "x = 7", "x BETWEEN 1 AND 6")):
+            settled: list[bool] = []
+
+            def is_settled(x: int = 5 + 2 * (number % 2), settled: list[bool] = settled) -> None:
+                settled.append(hosted.owed("P", {"x": x}) == 0b10)
+
+            request = Subscribe(subscription(f"s{number}", text, "S"))
+            nodes[HOME].request("S", request, custody=Custody(is_settled))
+            took = max(took, await _until(lambda settled=settled: bool(settled)))
+            known.extend(settled)
+        for name in names:
+            await network.kill(name)
+
+    loop = VirtualLoop(cable)
+    with (
+        patch.object(live_network, "Clock", lambda: loop),
+        asyncio.Runner(loop_factory=lambda: loop) as runner,
+    ):
+        runner.run(play())
+    return took, known
+
+
+@pytest.mark.parametrize("sharp_bits", [0, 4])
+def test_who_has_subscribed_is_known_where_anybody_publishes(sharp_bits: int) -> None:
+    """Its SUBACK came first, and what was published then went nowhere."""
+    took, known = _play(sharp_bits, {})
+    assert known == [True, True, True]
+    assert took > 0.5
+
+
+def test_nobody_waits_for_a_broker_that_does_not_say_so() -> None:
+    """One of the version before settles publications only."""
+    took, _ = _play(0, {"B4": Protocols(1, 2)})
+    assert took < 0.5
