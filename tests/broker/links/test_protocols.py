@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import ClassVar
 
 import msgspec
@@ -23,6 +24,16 @@ class Hint(Message, frozen=True):
     since: ClassVar[int] = 2
 
 
+class Word(Message, frozen=True):
+    """What somebody waits for, and what is no publication."""
+
+    text: str
+    introduces: ClassVar[bool] = True
+    joins: ClassVar[bool] = True
+    is_awaited: ClassVar[bool] = True
+
+
+CODEC = Codec((*COMMON, *CONTROLS, Word))
 # The older broker's, which would refuse what it does not know, and the newer one's.
 LIMITS = LinkLimits()
 OLDER, NEWER = Codec(COMMON + CONTROLS), Codec((*COMMON, *CONTROLS, Hint))
@@ -97,3 +108,40 @@ def test_a_broker_that_does_not_say_speaks_the_first() -> None:
     shorter = msgspec.msgpack.encode([name, *fields[:-1]])
     read = OLDER.decode(OLDER.encode(hello)[4:5] + shorter)
     assert read.protocols == FIRST
+
+
+def test_word_of_what_is_awaited_comes_from_who_says_it() -> None:
+    """A broker of the version before says of publications only when they are settled."""
+    for theirs, is_settled in ((Protocols(1, 2), True), (Protocols(1, 3), False)):
+        one = LinkSession("n", "A", "B", 1, CODEC, protocols=Protocols(1, 3))
+        other = LinkSession("n", "B", "A", 1, CODEC, protocols=theirs)
+        said, answer = one.hello(), other.hello()
+        other.connected(said, 0)
+        one.connected(answer, 0)
+        settled: list[bool] = []
+        custody = Custody(partial(settled.append, True))
+        one.send(Together((Word("w"), Unsubscribe("s"))), custody)
+        custody.settle()
+        assert bool(settled) is is_settled
+        came(one, other)
+        other.settle(other.owe(0, 0))
+        one.receive(other.to_write(), 2)
+        assert settled == [True]
+
+
+def test_what_is_awaited_is_not_said_again_over_another_link() -> None:
+    """Tables are said anew there; whoever waits need not wait for what is gone with a link."""
+    one, other = (LinkSession("n", *names, 1, CODEC) for names in (("A", "B"), ("B", "A")))
+    said, answer = one.hello(), other.hello()
+    other.connected(said, 0)
+    one.connected(answer, 0)
+    settled: list[bool] = []
+    custody = Custody(partial(settled.append, True))
+    one.send(Word("w"), custody)
+    custody.settle()
+    came(one, other)
+    assert settled == []
+    assert one.recall(None, moves=False) == []
+    one.give_up()
+    assert one.returned() == []
+    assert settled == [True]
