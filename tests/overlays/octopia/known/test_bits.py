@@ -266,6 +266,45 @@ def test_a_link_that_comes_up_makes_bits_plain_until_all_is_said() -> None:
     assert here.owed("p", 6) == set()
 
 
+def test_words_that_are_lost_with_a_link_make_bits_plain_until_all_is_said() -> None:
+    """As when the other end comes back at once, and nobody has seen it go."""
+    here = SharpStage(4)
+    here.promise("b0", "x >= 0")
+    here.subscribe("a1", "x < 5", "s")
+    here.settle()
+    here.subscribe("a1", "x = 7", "new")
+    here.carry("a1", "b1")
+    here.links["b1", "b0"].clear()
+    here.mend_link("b0", "b1")
+    assert here.owed("p", 7) == {1}
+    here.settle()
+    assert [here.owed("p", x) for x in (6, 7)] == [set(), {1}]
+
+
+def test_what_is_promised_anew_is_not_told_less_for_the_sake_of_what_was() -> None:
+    here = SharpStage(4)
+    here.promise("b0", "x >= 2")
+    here.subscribe("a1", "x < 5", "s")
+    here.subscribe("a1", "x = 7", "gone")
+    here.settle()
+    here.unsubscribe("gone")
+    here.settle()
+    here.promise("b0", "x >= 0")
+    here.subscribe("a1", "x = 9", "new")
+    here.narrow()
+    assert [here.owed("p", x) for x in (4, 7, 9)] == [{1}, set(), {1}]
+
+
+def test_nothing_is_kept_for_what_is_not_promised_any_more() -> None:
+    here = SharpStage(4)
+    here.promise("b0", "x >= 0")
+    here.subscribe("a1", "x < 5", "s")
+    here.settle()
+    assert here.owed("p", 1) == {1}
+    here.ask("b0", "P p", Unadvertise("p"))
+    assert not len(here.brokers["b0"].strategy.hosted.asking)
+
+
 @pytest.mark.parametrize("most", [-1, 1_001])
 def test_how_many_there_may_be(most: int) -> None:
     with pytest.raises(ValueError, match="sharp_bits"):

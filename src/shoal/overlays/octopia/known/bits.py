@@ -79,12 +79,6 @@ class Bits:
                     self._wide[row] = None
         self._set_timer(now_us, out)
 
-    def doubt(self, host: str) -> None:
-        """The link to a host came up anew: nobody knows which words have arrived."""
-        for row in self._tables.secondary.values():
-            if row.host == host:
-                row.told = NOTHING
-
     def _clear(self, row: SecondaryRow, out: list[Effect]) -> None:
         row.told = NOTHING
         self._wide.pop(row, None)

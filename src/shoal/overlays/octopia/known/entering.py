@@ -29,7 +29,6 @@ class Entering:
         """The link to a broker of another cluster came up."""
         mine = [id for known, id in self._tables.secondary if known == host]
         self._stale[host] = dict.fromkeys(mine)
-        self._bits.doubt(host)
 
     def unlinked(self, host: BrokerId) -> None:
         """A broker's link is gone, and with it what it advertised here."""

@@ -57,8 +57,8 @@ class Hosted:
         self._said_again: dict[BrokerId, dict[AdvertisementId, Said]] = {}
         # Of rows that were asked for: their vectors, and what is in the index for them.
         self._vectors: dict[HostedRow, _Vector] = {}
-        self._asked: dict[HostedRow, dict[_Asked, None]] = {}
-        self._asking: Outcomes[Mapping[HostedRow, int]] = Outcomes(_bits_by_row)
+        self.asking: dict[HostedRow, dict[_Asked, None]] = {}
+        self._index: Outcomes[Mapping[HostedRow, int]] = Outcomes(_bits_by_row)
 
     def add_cluster(self, cluster: int) -> None:
         """There is another cluster from now on."""
@@ -101,9 +101,9 @@ class Hosted:
             found |= vector.plain
             sharp |= vector.sharp
         if sharp & ~found:
-            asking = self._asking.of(attributes)
+            matched = self._index.of(attributes)
             for row in rows:
-                found |= asking.get(row, 0)
+                found |= matched.get(row, 0)
         return found
 
     def bits(self, row: HostedRow) -> int:
@@ -132,14 +132,14 @@ class Hosted:
 
     def _file(self, row: HostedRow, asked: dict[_Asked, None]) -> None:
         """Have these in the index for a row, and no others."""
-        before = self._asked.pop(row, {})
+        before = self.asking.pop(row, {})
         for each in before.keys() - asked.keys():
-            self._asking.remove(each)
+            self._index.remove(each)
         for each in asked:
             if each not in before:
-                self._asking.add(each, each.filter)
+                self._index.add(each, each.filter)
         if asked:
-            self._asked[row] = asked
+            self.asking[row] = asked
 
     # --- what other clusters say --------------------------------------------------------------
 
