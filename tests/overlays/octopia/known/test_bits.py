@@ -290,6 +290,7 @@ def test_what_is_promised_anew_is_not_told_less_for_the_sake_of_what_was() -> No
     here.unsubscribe("gone")
     here.settle()
     here.promise("b0", "x >= 0")
+    here.settle()
     here.subscribe("a1", "x = 9", "new")
     here.narrow()
     assert [here.owed("p", x) for x in (4, 7, 9)] == [{1}, set(), {1}]
