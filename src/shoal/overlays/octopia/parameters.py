@@ -21,7 +21,7 @@ from shoal.overlays.shapes import Link, TopologyError
 
 _AT_LEAST_ONE = ("window_us", "return_us", "order_us", "doubt_us", "patience_us", "retry_us")
 # A host that is told more with one bit takes it for everything.
-MOST_FILTERS = 1_000
+MOST_FILTERS = 256
 
 
 class Dynamic(enum.Enum):

@@ -209,6 +209,19 @@ def test_what_covered_too_many_stays_until_they_are_few() -> None:
     assert [here.owed("p", x) for x in (1, 2, 8)] == [{1}, set(), set()]
 
 
+def test_what_is_too_much_to_compare_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bits, "MOST_PAIRS", 0)
+    here = SharpStage(4)
+    here.promise("b0", "x >= 0")
+    here.subscribe("a1", "x < 9", "first")
+    here.settle()
+    here.subscribe("a1", "x < 5", "covered")
+    here.subscribe("a1", "x = 11", "apart")
+    here.settle()
+    assert [len(each or ()) for each in here.filters()] == [3]
+    assert here.owed("p", 11) == {1}
+
+
 def test_who_wants_everything_gets_a_plain_bit() -> None:
     here = SharpStage(4)
     here.promise("b0", "x BETWEEN 0 AND 9")
@@ -306,7 +319,7 @@ def test_nothing_is_kept_for_what_is_not_promised_any_more() -> None:
     assert not len(here.brokers["b0"].strategy.hosted.asking)
 
 
-@pytest.mark.parametrize("most", [-1, 1_001])
+@pytest.mark.parametrize("most", [-1, 257])
 def test_how_many_there_may_be(most: int) -> None:
     with pytest.raises(ValueError, match="sharp_bits"):
         Parameters(sharp_bits=most)

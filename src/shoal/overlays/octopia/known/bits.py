@@ -27,6 +27,8 @@ TIMER: TimerKey = ("narrow",)
 # for one row: some 10 ms.
 NARROW_US = 1_000_000
 MOST_WORK = 20_000
+# Pairs of filters that are compared as one input is handled, some 10 ms.
+MOST_PAIRS = 2_000
 # The filters of one bit together (`Filter.size`).
 MOST_SIZE = 2_000
 # While a covering set is made it may be larger, by this.
@@ -46,6 +48,7 @@ class Bits:
         # Rows of which less may be wanted than was told.
         self._wide: dict[SecondaryRow, None] = {}
         self._is_timer_set = False
+        self._pairs = MOST_PAIRS
 
     def advertised(self, row: SecondaryRow, now_us: int, out: list[Effect]) -> None:
         """A host has advertised something, and was told nothing of it."""
@@ -65,6 +68,7 @@ class Bits:
         for entry in new:
             for row in entry.overlapping:
                 met.setdefault(row, []).append(entry.subscription.filter)
+        self._pairs = MOST_PAIRS
         for row in dict.fromkeys((*left, *met)):
             if row.host not in self._linked:
                 continue
@@ -109,18 +113,23 @@ class Bits:
             return
         more: dict[Filter, None] = {}
         for each in filters:
-            if each not in told and not any(covers(one, each) for one in (*told, *more)):
+            if each not in told and not self._is_covered(each, (*told, *more)):
                 more[each] = None
         if not more:
             return
-        everything = row.advertisement.filter
-        if self._is_short({**told, **more}) and not any(covers(one, everything) for one in more):
+        is_all = self._is_covered(row.advertisement.filter, more)
+        if self._is_short({**told, **more}) and not is_all:
             told.update(more)
             out.append(Send(row.host, BitSet(row.advertisement.id, tuple(more), more=True)))
         else:
             # Some of what was told may have gone since, or be covered by what has come.
             self._wide[row] = None
             self._tell(row, None, out)
+
+    def _is_covered(self, filter: Filter, by: Collection[Filter]) -> bool:
+        """Whether one of these covers a filter; False where that is too much to ask."""
+        self._pairs -= len(by)
+        return self._pairs >= 0 and any(covers(one, filter) for one in by)
 
     # --- narrower -----------------------------------------------------------------------------
 
