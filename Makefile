@@ -9,7 +9,7 @@ STAMP := .venv/.installed
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install test quick check tests docs demo soak bench-simulation bench-selection bench-matching bench-one-by-one bench-like bench-topics bench-covering bench-covering-routing bench-mqtt-codec bench-mqtt-clients bench-spark-matching bench-spark-partitions bench-set-search bench-trials bench-journal bench-live bench-bluedove-order bench-rearranging bench-moving-clients bench-moves bench-whereabouts bench-sizes clean
+.PHONY: help install test quick check tests docs demo soak bench-simulation bench-selection bench-matching bench-one-by-one bench-like bench-topics bench-covering bench-covering-routing bench-sharp-bits bench-mqtt-codec bench-mqtt-clients bench-spark-matching bench-spark-partitions bench-set-search bench-trials bench-journal bench-live bench-bluedove-order bench-rearranging bench-moving-clients bench-moves bench-whereabouts bench-sizes clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-24s %s\n", $$1, $$2}'
@@ -104,6 +104,9 @@ bench-covering: install ## time to reduce 100,000 subscriptions to those that no
 
 bench-covering-routing: install ## what covering saves in routing tables, on quotes and flights
 	$(BIN)/python benchmarks/bench_covering_routing.py
+
+bench-sharp-bits: install ## what OctopiA's sharp bits save and cost, on quotes and flights
+	$(BIN)/python benchmarks/bench_sharp_bits.py
 
 bench-spark-matching: install ## 40,000 x 100,000 on Spark, beside Spark SQL's join by condition
 	$(BIN)/python -m pip install --quiet --no-build-isolation -c constraints.txt -e '.[bench]'

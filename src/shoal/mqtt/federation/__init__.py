@@ -18,8 +18,9 @@ Decisions
   is taken; who comes back needs the counts of a time when it was dead; and what is settled by its
   death is lost. An answer per message is cheaper.
 - **SUBACK comes when every broker has heard of the subscription**: a mark behind it has come
-  everywhere and is settled (in BlueDove: it is stored). So what is published anywhere after it
-  comes. Nobody waits longer than 2 s for brokers that are away (`mqtt/federation/granting.py`).
+  everywhere and is settled (in BlueDove: it is stored; in OctopiA: its bits are set, too). So what
+  is published anywhere after it comes. Nobody waits longer than 2 s for brokers that are away
+  (`mqtt/federation/granting.py`).
   In a tree of 100 brokers a new filter is 99 messages and its mark as many; filters that come while
   a mark is under way share the next (100 at once: 101 messages each), and what the broker has asked
   for already costs none.

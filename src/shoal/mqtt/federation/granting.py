@@ -2,7 +2,8 @@
 
 A mark follows what the door has asked for, to every other door.  Where subscriptions spread over
 links it is behind them on each, so when it is settled they are known wherever there is somebody;
-where they are stored elsewhere, the machine itself is not done with them until they are.  With both
+where they are stored elsewhere, or others must hear of them beside (OctopiA's bits), the machine
+itself is not done with them until they are.  With both
 the SUBACK is sent.  One mark is under way at a time: subscriptions made meanwhile share the next.
 Where brokers are away or slow a client does not wait for ever.  What the door had asked for before
 is known everywhere, and costs no mark; so is what that covers (see `door.asking`).

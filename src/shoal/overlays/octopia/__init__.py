@@ -20,6 +20,14 @@ nothing may be lost, doubled or overtaken: entries change behind a probe of all 
 (`sweeps.py`); in its cluster's tree one neighbour takes its place, and for all others the ways stay
 as they are (`departing.py`).
 
+A sharp bit (`known/bits.py`) says with filters what a cluster wants, and what it says is never less
+than that.  Wider is said at once, and who subscribes waits until hosts have it; narrower, later,
+all of it anew.  Over one link words keep their order.  Where that is lost words may be, so a link
+that comes up makes the bits of its other end plain until all has been said again; a cluster that
+is entered elsewhere now has the bits of who is its entry, and plain ones while nobody is.  So
+whatever dies, comes or goes can only make bits wider.  What is on its way, kept or given back has
+its clusters with it, and asks for no bits any more.
+
 A publication that is spread (`spreading.py`) owes regions of clusters: each broker on its way keeps
 its own region, and splits what lies beyond among its neighbours, so each is in one copy again.
 
@@ -35,6 +43,17 @@ Decisions
   before and 75 % more are sent; the burst's mean delay was 4 % longer to 7 % shorter. Copies for
   several clusters travel as one only if they begin as one, at the host. The price: brokers on the
   way do not know what other clusters' brokers want, so all get a copy, and nothing is in order.
+- **The cluster says what it wants before anything is sent** (`sharp_bits`): with a bit come the
+  filters behind it, as a bounded covering set; a subscription that they do not cover is one more.
+  The other design was to say it when it pays: bits are plain, and a broker by which a cluster is
+  entered that got a publication nobody there wants tells the host the filters.  Where nothing is
+  published nothing is said; but that broker must find what was advertised for each publication,
+  and after each subscription that is not covered the bit is plain, or said anew, all the same.
+  Telling it first costs one word for twenty about subscriptions where publishers promise what they
+  publish (measured, `benchmarks/bench_sharp_bits.py`), so there is little left to save.  Where
+  filters are too many the bit is plain.  It is off by default: where publishers promise nothing, as
+  most MQTT clients, eight filters are soon too many, and the words for them are in vain; and where
+  each cluster wants some of everything there is nothing to leave out.
 - **A product grows broker by broker.** Rows have holes, which labels treat as dead brokers, and
   everybody knows all places: words with versions that travel over any link (`roster.py`). What
   would clash if two decided it (a place that is free, who goes next) the first broker that stays
