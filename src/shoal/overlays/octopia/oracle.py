@@ -127,7 +127,8 @@ def _blunt(
     found, most = [], broker.parameters.sharp_bits
     row = broker.hosted.rows.get(advertisement.id)
     for cluster in range(broker.product.clusters):
-        if row is None or cluster == broker.cluster:
+        is_there = cluster != broker.cluster and broker.product.regions_of(cluster)
+        if row is None or not is_there:
             continue
         there = [each for each in subscribed if broker.product.position(each[1]).cluster == cluster]
         filters = (each.filter for each, _ in there)
