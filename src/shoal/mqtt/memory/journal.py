@@ -20,6 +20,9 @@ b''
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+
+import msgspec
 
 from shoal.model import BrokerId
 from shoal.mqtt.door.network import write_body
@@ -48,6 +51,7 @@ from shoal.mqtt.memory.journal_records import (
     SubscriptionEnd,
     SubscriptionPut,
     UnsettledPut,
+    encode_record,
     encode_records,
 )
 from shoal.mqtt.messages import Message
@@ -60,6 +64,8 @@ from shoal.mqtt.sessions.sessions import Sessions
 
 # About what a record without a message takes.
 _RECORD_BYTES = 64
+# Of what a session has got while it comes, so much is said again at a step.
+_CAME_AT_ONCE = 500
 
 
 class Journal:
@@ -80,7 +86,9 @@ class Journal:
         self._filled: dict[str, Session] = {}
         # The brokers that this one was ever linked to.
         self.neighbours: dict[BrokerId, None] = {}
-        self._records: list[Record] = []
+        self._records: list[Record | msgspec.Raw] = []
+        # Of sessions that are being filled: the records of their subscriptions, already written.
+        self._prepared: dict[Session, list[msgspec.Raw]] = {}
         self._last_serial = last_serial
         self._last_message = last_message
         # Goes up when all is restated: messages written before must be written again.
@@ -118,6 +126,16 @@ class Journal:
             session.journal = self
             self._put_contents(session)
 
+    def prepare(self, subscription: ClientSubscription) -> None:
+        """A session that is about to be here has this one: it is written when that `entered`."""
+        session = subscription.session
+        put = SubscriptionPut(session.client_id, row_of(subscription))
+        self._prepared.setdefault(session, []).append(msgspec.Raw(encode_record(put)))
+
+    def is_not_coming(self, session: Session) -> None:
+        """It will not be here after all."""
+        self._prepared.pop(session, None)
+
     def left(self, session: Session, now_us: int) -> None:
         """The session's client is gone, the session stays."""
         session.left_us = now_us
@@ -145,6 +163,7 @@ class Journal:
     def ended(self, session: Session) -> None:
         """The session is no more, or no longer here."""
         session.journal = None
+        self._prepared.pop(session, None)
         if session.is_remembered:
             session.is_remembered = False
             self._records.append(SessionEnd(session.client_id))
@@ -272,8 +291,12 @@ class Journal:
             self.came(session, session.diversion.known)
         for packet_id in sorted(session.received):
             self._put_received(session, packet_id)
-        for subscription in session.subscriptions.values():
-            self.subscribed(subscription)
+        prepared = self._prepared.pop(session, [])
+        if len(prepared) == len(session.subscriptions):
+            self._records += prepared
+        else:
+            for subscription in session.subscriptions.values():
+                self.subscribed(subscription)
         held = session.diversion.held if session.diversion is not None else ()
         for outgoing in (*session.on_its_way(), *held):
             if outgoing.qos:
@@ -362,9 +385,10 @@ class Journal:
         if session.journal is None:
             return
         if session.arriving_us is not None and session.diversion is not None:
-            known = tuple(session.diversion.known)
-            self.came(session, known)
-            yield _RECORD_BYTES * len(known)
+            known = iter(tuple(session.diversion.known))
+            while some := tuple(islice(known, _CAME_AT_ONCE)):
+                self.came(session, some)
+                yield _RECORD_BYTES * len(some)
         for packet_id in sorted(session.received):
             if packet_id in session.received:
                 yield self._put_received(session, packet_id)

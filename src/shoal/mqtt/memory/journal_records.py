@@ -265,6 +265,9 @@ Record = (
     | SpreadEnd
 )
 
-encode_records: Callable[[list[Record]], bytes] = msgspec.msgpack.Encoder().encode
+_encoder = msgspec.msgpack.Encoder()
+encode_record: Callable[[Record], bytes] = _encoder.encode
+# Some of them may be written already.
+encode_records: Callable[[list[Record | msgspec.Raw]], bytes] = _encoder.encode
 # ValueError (msgspec's ValidationError or DecodeError) for anything else.
 read_records: Callable[[bytes], list[Record]] = msgspec.msgpack.Decoder(list[Record]).decode

@@ -1,9 +1,9 @@
 """A session that is not here yet: what has come of it is filed a bit at a time.
 
-A client may have 100,000 subscriptions, and each costs the broker machine some work.  Until all are
-filed the session is nobody's, and on no disk; its client waits, and where it was they have it as
-before.  What is published meanwhile comes from there: what these subscriptions match is dropped
-here.
+A client may have 100,000 subscriptions, and each costs the broker machine some work, and some to
+write it for the disk.  Until all are filed the session is nobody's, and on no disk; its client
+waits, and where it was they have it as before.  What is published meanwhile comes from there: what
+these subscriptions match is dropped here.
 """
 
 from __future__ import annotations
@@ -61,10 +61,14 @@ class Filling:
             problem = f"subscription {row.text!r} of {session.client_id!r}: {error}"
             self._problems.append(problem)
             return FILTER_WORK
+        if self._sessions.journal is not None:
+            self._sessions.journal.prepare(subscription)
         if subscription.shared:
             self.shared.append(subscription)
         return work_on(subscription.content)
 
     def give_up(self) -> None:
         """The session is not wanted here any more."""
+        if self._sessions.journal is not None:
+            self._sessions.journal.is_not_coming(self.session)
         self._sessions.give_up(self.session)
