@@ -69,6 +69,7 @@ def test_many_patterns_look_through_a_long_text(alphabet: str, few: int, few_pla
         mock.patch.object(long_texts, "_SEARCHES", few),
         mock.patch.object(long_texts, "_FEW_PLACES", few_places),
         mock.patch.object(long_texts, "_PLACES", chance.choice([1, 4])),
+        mock.patch.object(long_texts, "_MOST_CHARACTERS_KEPT", chance.choice([2, 256])),
     ):
         long_texts._texts.clear()
         for _ in range(3):
@@ -147,6 +148,19 @@ def test_no_pattern_takes_long(pattern: str, text: str) -> None:
         has_shape(text)
         taken.append(time.process_time() - started)
     assert min(taken) < 0.05
+
+
+@pytest.mark.parametrize(("runs", "most_s"), [(range(1_400, 1_600), 0.6), (range(30, 330), 0.15)])
+def test_many_patterns_of_single_characters_do_not_take_long(runs: range, most_s: float) -> None:
+    """Each is there, and nearly so everywhere; 300 of the shorter ones took 1.1 s."""
+    shapes_of = [shape("%" + "a_" * count + "%") for count in runs]
+    taken = []
+    for number in range(3):
+        text = "a" * (16_000 + number)
+        started = time.process_time()
+        assert all(has_shape(text) for has_shape in shapes_of)
+        taken.append(time.process_time() - started)
+    assert min(taken) < most_s
 
 
 def test_a_large_pattern_is_read_once_for_all_who_have_it() -> None:

@@ -7,9 +7,14 @@ tables have them all is the text searched for it.  Where many patterns come so f
 where the rarest of the pattern's windows is, in an order of all that is made once, too: so a text
 in which all patterns nearly are is not gone through for each.
 
+A run with `_` between short pieces (`%a_c_e%`) has no rare window.  Where each character stands is
+a large integer with a bit for each place: shifted to the run's beginning, all of them together are
+where the run is, some 0.3 microseconds per character of the run for 16,384 of the text.
+
 A hash that two windows share only costs a search.  Sources: q-gram filters as in Navarro, "A guided
 tour to approximate string matching", ACM Computing Surveys 33(1), 2001, section 8; windows named by
-their halves as in Karp, Miller and Rosenberg, STOC 1972.
+their halves as in Karp, Miller and Rosenberg, STOC 1972; bits as in Baeza-Yates and Gonnet, "A new
+approach to text searching", CACM 35(10), 1992, with texts and patterns the other way round.
 
 >>> text = long_text("the train to Köln is delayed by " * 10 + "snow")
 >>> asked = [text.may_contain(windows_of([(0, "strike")])) for _ in range(80)]
@@ -47,6 +52,8 @@ _PATTERNS = 64
 # Searches for which a text is gone through before places are looked up instead, and so many places
 # of what is rarest are looked at one by one; where there are more, the text is gone through.
 _SEARCHES, _FEW_PLACES = 128, 64
+# Characters whose places are kept, of one text; then all are forgotten.
+_MOST_CHARACTERS_KEPT = 256
 # These are not made fewer first.
 _SO_FEW = 8
 
@@ -75,6 +82,7 @@ class LongText:
         "_hashes",
         "_mask",
         "_orders",
+        "_places_of",
         "_searches",
         "_tables",
         "_text",
@@ -91,6 +99,8 @@ class LongText:
         # By power: the hashes in their order, and where each stands in the text.
         self._orders: dict[int, tuple[memoryview, Places]] = {}
         self._searches = 0
+        # By character: a bit for each of its places.
+        self._places_of: dict[str, int] = {}
         # By pattern, of the first MOST_ANSWERS: who routes a publication and who hands it to its
         # subscribers ask the same.
         self.answers: dict[str, bool] = {}
@@ -136,6 +146,25 @@ class LongText:
                 break
             places = places[self._hashes[power][places + offset] == np.uint64(hashed)]
         return places.tolist() if places.size <= _FEW_PLACES else None
+
+    def first_place(self, characters: Sequence[tuple[int, str]], begin: int, end: int) -> int:
+        """The first place in `begin..end` from which each of these is at its offset, or -1."""
+        left = (1 << end + 1) - (1 << begin)
+        for offset, character in characters:
+            places = self._places_of.get(character)
+            if places is None:
+                places = self._look_for(character)
+            left &= places >> offset
+            if not left:
+                return -1
+        return (left & -left).bit_length() - 1
+
+    def _look_for(self, character: str) -> int:
+        if len(self._places_of) >= _MOST_CHARACTERS_KEPT:
+            self._places_of.clear()
+        bits = np.packbits(self.codes == ord(character), bitorder="little")
+        places = self._places_of[character] = int.from_bytes(bits.tobytes(), "little")
+        return places
 
     def _found(self, window: Window) -> tuple[int, Places, int, int]:
         offset, power, hashed = window

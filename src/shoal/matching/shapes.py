@@ -6,7 +6,8 @@ the leftmost place is always good enough.  So each piece of the text is searched
 
 - a run without `_` by `str.find`, in time linear in what is searched (CPython's two-way search);
 - a run with `_` between its characters (`%a_c%`) by comparing that many texts, each shifted to a
-  character of the run, with vector instructions: in time what is searched x the run's characters.
+  character of the run, with vector instructions, or of a long text where it has each character: in
+  time what is searched x the run's characters.
 
 A long text is not searched where it lacks what the pattern must contain (`long_texts.py`).
 
@@ -48,6 +49,9 @@ _FIRST_PLACES, _MOST_PLACES = 256, 65_536
 _SPARSE = 16
 # So many windows of a pattern are looked up before a long text is searched.
 _MOST_WINDOWS = 6
+# Of a run of several pieces so many windows are looked for, if they have 2 to this power characters
+# at least: shorter ones are everywhere.
+_MOST_RARE, _RARE_POWER = 4, 2
 
 
 class _Run(NamedTuple):
@@ -56,6 +60,9 @@ class _Run(NamedTuple):
     length: int
     pieces: tuple[tuple[int, str], ...]
     windows: Windows
+    # Of several pieces: the longest windows, as far as they may be rare; each character's offset.
+    rare_windows: Windows = ()
+    characters: tuple[tuple[int, str], ...] = ()
 
     def stands_at(self, text: str, at: int) -> bool:
         """Whether the run is at a place of the text, which is long enough."""
@@ -70,11 +77,16 @@ class _Run(NamedTuple):
             return -1
         if not self.pieces:
             return begin
+        is_spread = len(self.pieces) > 1
         if LONG <= len(text) <= LONGEST:
-            places = long_text(text).places(self.windows, begin, end - self.length)
+            known, last = long_text(text), end - self.length
+            windows = self.rare_windows if is_spread else self.windows
+            places = known.places(windows, begin, last) if windows else None
             if places is not None:
                 return next((at for at in places if self.stands_at(text, at)), -1)
-        if len(self.pieces) == 1:
+            if is_spread:
+                return known.first_place(self.characters, begin, last)
+        if not is_spread:
             [(offset, piece)] = self.pieces
             found = text.find(piece, begin + offset, end - self.length + offset + len(piece))
             return found - offset if found >= 0 else -1
@@ -112,7 +124,7 @@ def _runs(pattern: str) -> list[_Run]:
     length, pieces = 0, list[tuple[int, str]]()
     for element in (*elements(pattern), Wildcard.ANY_RUN):
         if element is Wildcard.ANY_RUN:
-            runs.append(_Run(length, tuple(pieces), windows_of(pieces)))
+            runs.append(_run(length, tuple(pieces)))
             length, pieces = 0, []
         elif isinstance(element, str):
             pieces.append((length, element))
@@ -120,6 +132,24 @@ def _runs(pattern: str) -> list[_Run]:
         else:
             length += 1
     return runs
+
+
+def _run(length: int, pieces: tuple[tuple[int, str], ...]) -> _Run:
+    windows = windows_of(pieces)
+    if len(pieces) < 2:
+        return _Run(length, pieces, windows)
+    rare = tuple(each for each in windows[:_MOST_RARE] if each.power >= _RARE_POWER)
+    # One of each first: what a text lacks is soon known.
+    once: dict[str, tuple[int, str]] = {}
+    again: list[tuple[int, str]] = []
+    for offset, piece in pieces:
+        for at, character in enumerate(piece, start=offset):
+            if character in once:
+                again.append((at, character))
+            else:
+                once[character] = (at, character)
+    characters = (*once.values(), *again)
+    return _Run(length, pieces, windows, rare, characters)
 
 
 def _shape(pattern: str) -> Shape:
@@ -190,13 +220,8 @@ _large_shapes: WeakValueDictionary[str, Shape] = WeakValueDictionary()
 
 def _find_spread(text: str, begin: int, end: int, run: _Run) -> int:
     """`_Run.find` for a run of several pieces."""
-    wanted = [
-        (offset + at, ord(character))
-        for offset, piece in run.pieces
-        for at, character in enumerate(piece)
-    ]
-    is_long = LONG <= len(text) <= LONGEST
-    codes = long_text(text).codes if is_long else codes_of(text)
+    wanted = [(offset, ord(character)) for offset, character in run.characters]
+    codes = codes_of(text)
     places = max(_FIRST_PLACES, run.length)
     while begin + run.length <= end:
         count = min(places, end - run.length - begin + 1)
