@@ -413,10 +413,9 @@ class MqttDoor:
 
     def _look_after(self) -> None:
         """Read on from those that wait, and see to the time and to what must be said."""
-        if self.clients.problems:
-            for problem in self.clients.problems:
-                _log.error("not kept", extra={"problem": problem})
-            self.clients.problems.clear()
+        for problem in self.clients.problems:
+            _log.error("not kept", extra={"problem": problem})
+        self.clients.problems.clear()
         if self.clients.statistics.notices:
             self._audit.write(self.clients.statistics.notices)
         if self.clients.backlog.is_full != self._is_full:
@@ -435,10 +434,8 @@ class MqttDoor:
         backlog = self.clients.backlog
         self._is_full = backlog.is_full
         extra = {"bytes": backlog.bytes, "dropped": self.clients.sessions.dropped}
-        if self._is_full:
-            _log.warning("queues are full; publications above QoS 0 are refused", extra=extra)
-        else:
-            _log.warning("queues have room again", extra=extra)
+        full = "queues are full; publications above QoS 0 are refused"
+        _log.warning(full if self._is_full else "queues have room again", extra=extra)
 
     def _set_timer(self, deadline_us: int) -> None:
         if self._timer is not None:
