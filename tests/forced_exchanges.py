@@ -110,6 +110,9 @@ class Forced(BaseStrategy):
     ) -> None:
         self.overlay.returned(neighbour, carrier, now_us, out)
 
+    def leave(self, now_us: int, out: list[Effect]) -> None:
+        self.tree.leave(now_us, out)
+
     # --- what it hears ------------------------------------------------------------------------
 
     def done(self, exchange: LinkExchange, now_us: int, out: list[Effect]) -> None:

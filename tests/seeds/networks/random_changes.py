@@ -7,6 +7,8 @@ their own.  A seed decides everything.
 
 from __future__ import annotations
 
+from typing import Any
+
 from shoal.language import parse
 from shoal.model import Subscription
 from shoal.overlays.registry import SYSTEMS
@@ -20,9 +22,16 @@ class ChangingNetwork(RandomNetwork):
     """One seed's network; `run` says what went wrong."""
 
     def __init__(
-        self, seed: int, *, system: str, lossy: bool = False, patient: bool = False
+        self,
+        seed: int,
+        *,
+        system: str,
+        lossy: bool = False,
+        patient: bool = False,
+        **options: Any,
     ) -> None:
-        super().__init__(seed, system=system, lossy=lossy, patient=patient)
+        """`options` are a random network's."""
+        super().__init__(seed, system=system, lossy=lossy, patient=patient, **options)
         self.leaving: dict[str, int] = {}
         share = self.random.choice([0.2, 0.5, 0.8])
         for broker in self.brokers[1:]:

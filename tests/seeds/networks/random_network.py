@@ -57,15 +57,16 @@ class RandomNetwork:
         interval_us: int = 400_000,
         moves: Moves | None = None,
         clocks: bool = False,
+        sizes: tuple[int, int] = (2, 14),
     ) -> None:
         """Publishers publish in at most this interval, on average.  One seed in four covers.
 
-        With `clocks` brokers do not agree on the time.
+        With `clocks` brokers do not agree on the time.  There are as many brokers as `sizes` say.
         With GRAPE it may be said who moves; one seed in three then finds its weight.
         """
         self.interval_us = interval_us
         self.random = random = Random(f"network/{seed}")
-        size = random.randint(2, 14)
+        size = random.randint(*sizes)
         self.brokers = [f"B{number}" for number in range(size)]
         self.links = [
             (self.brokers[random.randrange(number)], self.brokers[number])

@@ -6,7 +6,7 @@ Who routes over the same tree in another way, too, takes the same parts.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sized
+from collections.abc import Collection, Iterable, Mapping, Sized
 
 from shoal.broker.effects import Effect, LinkState, Measured, Started, TimerFired, TimerKey
 from shoal.broker.messages import (
@@ -200,6 +200,9 @@ class Relocation(BaseStrategy):
         """A link came up, failed or ended, as links do."""
         self.migrations.link(neighbour, state, now_us, out)
         self.tracer.link(neighbour, state is LinkState.UP, self._advertised(), now_us, out)
+
+    def parting(self, neighbours: Iterable[BrokerId], now_us: int, out: list[Effect]) -> None:
+        self.tree.parting(neighbours, now_us, out)
 
     def replaced(
         self, old: BrokerId | None, new: tuple[BrokerId, ...], now_us: int, out: list[Effect]

@@ -8,7 +8,7 @@ each other their tables (`exchange.py`), and take the place of one that leaves (
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sized
+from collections.abc import Collection, Iterable, Mapping, Sized
 
 from shoal.broker.effects import (
     Deliver,
@@ -242,6 +242,9 @@ class TreeRouting(BaseStrategy):
         self, old: BrokerId | None, new: tuple[BrokerId, ...], now_us: int, out: list[Effect]
     ) -> None:
         """The tables have turned, and that is all."""
+
+    def parting(self, neighbours: Iterable[BrokerId], now_us: int, out: list[Effect]) -> None:
+        """A plain tree's links go with their brokers."""
 
     def leave(self, now_us: int, out: list[Effect]) -> None:
         """Its neighbours take its place."""

@@ -19,7 +19,7 @@ and is done before anything that was held back comes in.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from shoal.broker.effects import (
@@ -357,6 +357,12 @@ class Overlay:
         for each in new:
             self.memory.settle(each, now_us, is_in=True)
         self._routing.replaced(old, new, now_us, out)
+
+    def parting(self, neighbours: Iterable[BrokerId], now_us: int, out: list[Effect]) -> None:
+        """This broker leaves: nobody is to bring back the links that it ends."""
+        for each in neighbours:
+            self.memory.settle(each, now_us, is_in=False)
+            self._greet(each, out)
 
     def _greet_stranger(self, neighbour: BrokerId, out: list[Effect]) -> None:
         """A link has been up for a while, and is none of the tree; or it is, and is not up."""

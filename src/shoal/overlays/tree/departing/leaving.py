@@ -141,7 +141,7 @@ class Leaver:
         if not succession.is_free or not self._is_quiet(succession, now_us):
             self._wait(now_us, out)
         elif len(neighbours) < 2:
-            self._end(list(neighbours), out)
+            self._end(list(neighbours), succession, now_us, out)
         else:
             self.state = State.LINKING
             self._attempt = max(now_us, self._attempt + 1)
@@ -183,9 +183,12 @@ class Leaver:
         rows = tuple(behind(self._propagation.tables, each) for each in others)
         out.append(Send(centre, Succeed(self._attempt, rows)))
 
-    def _end(self, neighbours: list[BrokerId], out: list[Effect]) -> None:
+    def _end(
+        self, neighbours: list[BrokerId], succession: Succession, now_us: int, out: list[Effect]
+    ) -> None:
         self.state = State.ENDING
         self._awaited = set(neighbours)
+        succession.around.parting(neighbours, now_us, out)
         out.extend(EndLink(each) for each in neighbours)
         self._finish(out)
 
@@ -208,7 +211,7 @@ class Leaver:
             return
         centre = self._propagation.neighbours[0]
         if self._is_whole:
-            self._end([centre], out)
+            self._end([centre], succession, now_us, out)
             out.append(Release())
             return
         changes, self._changes = self._changes, []

@@ -25,7 +25,7 @@ timers, wait until it goes on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from shoal.broker.effects import (
@@ -84,6 +84,9 @@ class Around(Protocol):
         self, old: BrokerId | None, new: tuple[BrokerId, ...], now_us: int, out: list[Effect]
     ) -> None:
         """These neighbours have taken the place of one, if any, and the tables have turned."""
+
+    def parting(self, neighbours: Iterable[BrokerId], now_us: int, out: list[Effect]) -> None:
+        """This broker leaves, and is about to end its last links."""
 
 
 class _Part:
