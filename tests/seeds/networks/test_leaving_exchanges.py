@@ -22,7 +22,7 @@ def _leave(seeds: Iterable[int]) -> None:
 
 
 def test_brokers_leave_while_links_are_exchanged() -> None:
-    # What a leaver had got by an exchange its neighbours brought back: they could not leave (5, 10).
+    # A link that had come by an exchange was brought back to who had left (5, 10).
     _leave((0, 1, 5, 10))
 
 
