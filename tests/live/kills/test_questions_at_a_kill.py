@@ -1,0 +1,132 @@
+"""What an operator asks of five brokers of which one was killed, and one more was started again.
+
+The brokers are a line, with storage; nobody starts B4 again until it has been asked about.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import re
+import shlex
+import signal
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from shoal.cli.main import main
+from shoal.client import Client
+from shoal.client.terms import Keep
+from tests.runtime.live import PATIENCE_S
+from tests.runtime.processes import Processes, processes, wait_until
+
+# Each command of an operator, its exit code, and what is in its answer, while B4 is dead.
+WHILE_B4_IS_DEAD = [
+    # Is all well? Which broker is down, since when, and what waits for it?
+    ("status {file}", 1, r"B4 +│ no answer"),
+    ("status {file}", 1, r"(?m)^B4 does not answer at 127\.0\.0\.1:\d+: Connection refused$"),
+    ("status {file}", 1, r"B2, B4 \(away for \d+ (s|min), \d+ bytes wait\)"),
+    ("status {file}", 1, r"(?m)^B3 waits for: link to B4"),
+    ("status {file}", 1, r"B5 +│ not ready .* B4 \(away for \d+ (s|min)"),
+    ("status {file} --json", 1, r'"B4": null'),
+    # Where is a client; who is at the dead broker?
+    ("clients {file} dashboard", 0, r"dashboard .* B5 "),
+    ("clients {file} nightly", 1, r"not asked: B4 does not answer at 127\.0\.0\.1:\d+"),
+    # Why does it not get that message?
+    ("why {file} dashboard late --at B1", 1, r"(?s)B4 does not answer.*it does not reach"),
+    ("why {file} dashboard late --at B5", 0, r"(?m)^it reaches dashboard"),
+    ("why {file} nightly late --at B1", 1, r"no broker that answers \(not B4\) knows a client"),
+    # What can be done with it?
+    ("move {file} dashboard B4", 2, r"^shoal: B4 takes no clients: it does not answer"),
+    ("move {file} nightly B1", 2, r"no client nightly is connected to a broker that answers"),
+    ("drain {file} B4", 2, r"(?s)^shoal: B4 does not answer at .*: start it, then drain it"),
+    ("undrain {file} B4", 2, r"(?s)^shoal: B4 does not answer .* as it is started again"),
+    ("leave {file} -b B4", 2, r"^shoal: B4 does not answer at 127\.0\.0\.1:\d+"),
+    # The others can be looked after.
+    ("drain {file} B2", 0, r"B2 is drained"),
+    ("undrain {file} B2", 0, r"B2 takes clients in"),
+    ("check {file}", 0, r"5 brokers, 4 links"),
+]
+
+
+def answer(network: Processes, command: str) -> tuple[int, str]:
+    said = io.StringIO()
+    code = 0
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        try:
+            main(shlex.split(command.format(file=network.path)))
+        except SystemExit as end:
+            code = int(end.code or 0)
+    return code, said.getvalue()
+
+
+def problem(network: Processes, command: str, code: int, words: str) -> str:
+    """What is wrong with an answer."""
+    found, said = answer(network, command)
+    return "" if found == code and re.search(words, said) else f"{command}: {found}\n{said}"
+
+
+def asked(network: Processes, broker: str, path: str) -> tuple[int, str]:
+    """What an admin port says."""
+    url = f"http://{network.network.broker(broker).admin}{path}"
+    try:
+        with urllib.request.urlopen(url, timeout=PATIENCE_S) as found:
+            return int(found.status), found.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+async def publish(network: Processes, broker: str, *payloads: bytes) -> None:
+    async with Client(network.network.broker(broker).mqtt, "radar") as radar:
+        for payload in payloads:
+            await radar.publish("late", payload)
+
+
+async def ask_all(network: Processes) -> None:
+    """Whoever asks is no part of the loop on which the clients live."""
+    at = {each.name: each.mqtt for each in network.network.brokers}
+    async with Client(at["B4"], "nightly", keep=Keep(seconds=3_600)) as nightly:
+        await nightly.subscribe("late").granted()
+    async with Client(at["B5"], "dashboard") as dashboard, dashboard.subscribe("late") as late:
+        await late.granted()
+        await asyncio.to_thread(network.knows, "B1", len(at) + 2)
+        network.kill("B4")
+        # Acknowledged although its subscribers are behind B4: it is on B3's disk.
+        await publish(network, "B1", b"1", b"2")
+        await asyncio.to_thread(ask_of_the_dead, network)
+        # Who is started again knows since when it has waited, at least.
+        network.kill("B3", how=signal.SIGTERM)
+        network.start("B3")
+        words = r"B4 \(away for \d+ (s|min) or longer, \d+ bytes wait\)"
+        assert not await asyncio.to_thread(problem, network, "status {file}", 1, words)
+        network.start("B4")
+        await asyncio.to_thread(wait_until, lambda: answer(network, "status {file}")[0] == 0)
+        async with asyncio.timeout(PATIENCE_S):
+            assert [(await late.get()).payload for _ in range(2)] == [b"1", b"2"]
+    words = r"nightly .* B4 .*away for"
+    assert not await asyncio.to_thread(problem, network, "clients {file} nightly", 0, words)
+    assert '"broker restarted"' in network.log("B5")
+
+
+def ask_of_the_dead(network: Processes) -> None:
+    wait_until(lambda: "link down" in network.log("B3") and "link down" in network.log("B5"))
+    wait_until(lambda: bool(re.search(r"\(away for [1-9]", answer(network, "status {file}")[1])))
+    problems = [problem(network, *each) for each in WHILE_B4_IS_DEAD]
+    assert not any(problems), "\n".join(filter(None, problems))
+    code, said = asked(network, "B3", "/ready")
+    assert (code, "link to B4" in said) == (503, True), said
+    code, said = asked(network, "B3", "/metrics")
+    assert 'shoal_link_up{neighbour="B4"} 0.0' in said
+    assert 'shoal_link_up{neighbour="B2"} 1.0' in said
+    assert re.search(r'shoal_link_spooled_bytes\{neighbour="B4"\} [1-9]', said)
+
+
+def test_what_an_operator_asks_when_a_broker_was_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    with processes(tmp_path, 5) as network:
+        asyncio.run(asyncio.wait_for(ask_all(network), 6 * PATIENCE_S))
