@@ -62,9 +62,9 @@ ANSWERS: dict[int, tuple[int, str]] = {
 
 
 class Scene:
-    """The network's folder, and what its ports are."""
+    """The network's folder, and what its ports are; `changes` are of its file."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, **changes: object) -> None:
         self.folder = folder
         authority = trustme.CA()
         authority.cert_pem.write_to_path(folder / "ca.pem")
@@ -99,6 +99,7 @@ class Scene:
                 "access": {"passwords": "users"},
                 "storage": {"folder": "data", "sync": "never"},
             }
+            | changes
         )
         self.path = folder / "network.toml"
         self.path.write_text(dump_network(network), encoding="utf-8")

@@ -212,7 +212,8 @@ def _read_run(directory: Path, rows: Mapping[str, Sequence[Row]]) -> Run:
 def read_table(path: Path, columns: Sequence[Column]) -> list[Row]:
     """The rows of a Parquet file, or of a folder of part files, restricted to `columns`."""
     if not path.exists():
-        raise ReportError(f"{path}: no such table")
+        made = "has `shoal simulate` or `shoal summarise` made that folder?"
+        raise ReportError(f"{path}: no such table; {made}")
     try:
         table = pq.read_table(path)
     except (OSError, pa.ArrowException) as error:
