@@ -229,8 +229,8 @@ def _existing(path: Path, name: str) -> Path:
 
 def _dataset(path: Path, form: str = "parquet") -> Any:
     if not path.exists():
-        made = "has `shoal workload` made that folder, or, of a truth, `shoal truth`?"
-        raise RunFileError(f"{path}: no such table; {made}")
+        made = "; has `shoal workload` made that folder, or, of a truth, `shoal truth`?"
+        raise RunFileError(f"{path}: no such table{made if form == 'parquet' else ''}")
     try:
         # A folder written by Spark also holds _SUCCESS and checksums; names with "_" or "." in
         # front are left out by default.

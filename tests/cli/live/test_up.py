@@ -328,6 +328,12 @@ def test_what_a_user_gets_wrong_is_said(tmp_path: Path, capsys: pytest.CaptureFi
         (("status", str(path)), "no broker has an admin address"),
         (("subscribe", "x >"), "expected"),
         (("subscribe", "--broker", "a b"), "--broker: 'a b' is not host:port"),
+        (("publish", "a/#", "x"), "character 3: # is a wildcard"),
+        (("subscribe", "-t", "a/#/b"), "--topic: topic filter 'a/#/b', level 2"),
+        (
+            ("record", "-t", "a/#/b", "--out", str(tmp_path / "new")),
+            "--topic: topic filter 'a/#/b', level 2",
+        ),
         (("publish", "t", "p", "-a", "x"), "--attribute x: write NAME=VALUE"),
         (("publish", "t", "not json", "--json"), "--json: not json is not JSON: Expecting value"),
         (("up", "--data", str(path)), "storage.folder: "),

@@ -58,7 +58,12 @@ def publish(
 ) -> None:
     """Publish to a live network, with any broker's MQTT address."""
     from shoal.client import ClientError
+    from shoal.matching.topics.filters import TopicError, check_topic
 
+    try:
+        check_topic(topic)
+    except TopicError as error:
+        raise UserError(str(error)) from error
     read = dict(_attribute(each) for each in attributes or ())
     payloads: Iterable[str] = (payload,)
     if payload == "-":

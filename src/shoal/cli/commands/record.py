@@ -21,6 +21,7 @@ from shoal.cli.support.live.clients import (
     ServerName,
     Username,
     Version,
+    check_topic_filters,
     read_connecting,
 )
 from shoal.cli.support.live.operators import (
@@ -93,6 +94,7 @@ def record(
     from shoal.frames.errors import TableError
     from shoal.frames.folders import new_folder
 
+    check_topic_filters(*(topic or ()))
     if out.exists() and not overwrite:
         raise UserError(f"{out} exists already; give another --out, or --overwrite")
     connecting = read_connecting(

@@ -18,6 +18,7 @@ from shoal.cli.support.live.clients import (
     Password,
     ServerName,
     Username,
+    check_topic_filters,
     read_connecting,
 )
 
@@ -61,6 +62,7 @@ def subscribe(
     connecting = read_connecting(
         broker, username, password, authority, certificate, key, server_name
     )
+    check_topic_filters(topic)
     try:
         if where:
             parse(where)

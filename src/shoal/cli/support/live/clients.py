@@ -101,6 +101,18 @@ def read_tls(authority: str, certificate: str, key: str, server_name: str) -> Tl
     return tls
 
 
+def check_topic_filters(*topics: str) -> None:
+    """UserError for one that MQTT does not allow, before anybody connects."""
+    from shoal.matching.topics.filters import TopicError
+    from shoal.mqtt.codec.packet_readers import check_topic_filter
+
+    try:
+        for each in topics:
+            check_topic_filter(each)
+    except TopicError as error:
+        raise UserError(f"--topic: {error}") from error
+
+
 def read_attribute(text: str) -> tuple[str, str]:
     """The name and the value of an `--attribute`; UserError if it has none."""
     name, equals, value = text.partition("=")
