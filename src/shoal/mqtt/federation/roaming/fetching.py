@@ -89,7 +89,7 @@ class Fetching:
             # The client hears why before it is let go for taking too long.
             timeout_us = self._sessions.limits.connect_timeout_s * MICROSECONDS
             wait_us = min(REMEMBERED_WAIT_US, timeout_us - ASK_AGAIN_US)
-        waiting = Waiting(connection, admission, home.broker, now_us + wait_us)
+        waiting = Waiting(connection, admission, home.broker, now_us, now_us + wait_us)
         self.waiting[journey[0]] = (journey, waiting)
         self._timers.set((WAITING_TIMER, journey), now_us + ASK_AGAIN_US)
 
@@ -168,12 +168,12 @@ class Fetching:
 
     def due(self, journey: Journey, now_us: int) -> None:
         """The session has not come: the question may have been lost on a link not yet there."""
-        client_id, at_us = journey
+        client_id = journey[0]
         _, waiting = self.waiting[client_id]
         if waiting.filling is not None:
             self._go_on(now_us)
             return
-        if now_us - at_us >= WAIT_US:
+        if now_us - waiting.since_us >= WAIT_US:
             self._silent.setdefault(waiting.home, now_us)
         if waiting.connection.is_closed:
             self._forget(client_id)

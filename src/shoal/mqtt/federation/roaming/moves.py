@@ -29,11 +29,18 @@ class Waiting:
     """A client whose session is to come, and what has come of it."""
 
     def __init__(
-        self, connection: ClientConnection, admission: Admission, home: BrokerId, until_us: int
+        self,
+        connection: ClientConnection,
+        admission: Admission,
+        home: BrokerId,
+        since_us: int,
+        until_us: int,
     ) -> None:
+        """It waits by this broker's clock; its journey's stamp may be another's, which is ahead."""
         self.connection = connection
         self.admission = admission
         self.home = home
+        self.since_us = since_us
         self.until_us = until_us
         self.state: SessionState | None = None
         # Once all has come.
