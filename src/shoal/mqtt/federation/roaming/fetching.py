@@ -168,7 +168,7 @@ class Fetching:
 
     def due(self, journey: Journey, now_us: int) -> None:
         """The session has not come: the question may have been lost on a link not yet there."""
-        client_id = journey[0]
+        client_id, at_us = journey
         _, waiting = self.waiting[client_id]
         if waiting.filling is not None:
             self._go_on(now_us)
