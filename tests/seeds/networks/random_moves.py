@@ -18,30 +18,38 @@ from shoal.simulation.nodes import DETECTION_US
 from shoal.simulation.trace import Published
 from tests.seeds.networks.random_network import END_US, SECOND_US, SETTLE_US, RandomNetwork
 
-MOVES = 8
-
 
 class RandomMoves(RandomNetwork):
     """One seed's network; `run` gives what went wrong."""
+
+    MOVES = 8
 
     def __init__(
         self,
         seed: int,
         *,
         system: str,
+        interval_us: int = 400_000,
         kills: int = 0,
         lossy: bool = False,
         moves: Moves | None = None,
         anywhere: bool = False,
     ) -> None:
         """With `anywhere` a fault may cost what any subscription wants: ways are no tree's."""
-        super().__init__(seed, system=system, lossy=lossy, patient=kills > 0, moves=moves)
+        super().__init__(
+            seed,
+            system=system,
+            interval_us=interval_us,
+            lossy=lossy,
+            patient=kills > 0,
+            moves=moves,
+        )
         chance = Random(f"moves/{seed}")
         clients = sorted({interest.subscription.client for interest, _ in self.interests})
         self.starts = [(name, self.world.publisher_broker(name)) for name in self.publishers]
         # Publishers that wait for a dead broker would publish in one go before they are heard of.
         movable = clients if kills else [*clients, *self.publishers]
-        for _ in range(MOVES):
+        for _ in range(self.MOVES):
             at_us = chance.randint(SECOND_US, END_US)
             self.world.move(at_us, chance.choice(movable), chance.choice(self.brokers))
         self._anywhere = anywhere
@@ -111,3 +119,14 @@ class RandomMoves(RandomNetwork):
         picture = Picture(self.world.links or self.links, advertised, self.world.subscriptions)
         nodes = self.world.brokers.items()
         return oracle(picture, {name: node.machine.strategy for name, node in nodes})
+
+
+class RandomCrowd(RandomMoves):
+    """Thousands of clients, each of which is moved about once."""
+
+    SUBSCRIBERS = (2_000, 3_000)
+    MOVES = 2_000
+
+    def table_problems(self) -> list[str]:
+        """Not judged: of so many rows not every pair is compared (`tree/routing_table.py`)."""
+        return []

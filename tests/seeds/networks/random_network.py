@@ -47,6 +47,9 @@ class SeededUnderlay:
 
 
 class RandomNetwork:
+    # How many, at least and at most.
+    SUBSCRIBERS = (1, 14)
+
     def __init__(
         self,
         seed: int,
@@ -106,7 +109,7 @@ class RandomNetwork:
         self.publishers: list[str] = []
         for number in range(random.randint(1, 5)):
             self._add_publisher(f"P{number}")
-        for number in range(random.randint(1, 14)):
+        for number in range(random.randint(*self.SUBSCRIBERS)):
             self._add_subscriber(f"S{number}")
 
     # --- clients ------------------------------------------------------------------------------

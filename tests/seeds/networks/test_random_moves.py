@@ -17,7 +17,7 @@ from shoal.overlays.dynatops.records import PlacementRecord
 from shoal.overlays.publisher_relocation.grape.parameters import Moves
 from tests.seeds.chosen import CHOSEN, chosen
 from tests.seeds.networks import random_network
-from tests.seeds.networks.random_moves import RandomMoves
+from tests.seeds.networks.random_moves import RandomCrowd, RandomMoves
 from tests.systems import drawn
 
 QUICK = range(3)
@@ -133,6 +133,17 @@ def test_many_clients_move_while_brokers_are_killed(system: str) -> None:
 @pytest.mark.parametrize("system", ["bluedove", "octopia", "tid"])
 def test_many_clients_move_where_any_broker_that_is_killed_may_matter(system: str) -> None:
     _run(SOAK, system, kills=4, anywhere=True)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("system", ["tree", "grape", "bluedove", "octopia", "tid", "dynatops"])
+def test_thousands_of_clients_move_while_brokers_are_killed(system: str, seed: int) -> None:
+    anywhere = system in ("bluedove", "octopia", "tid")
+    network = RandomCrowd(seed, system=system, kills=4, anywhere=anywhere, interval_us=8_000_000)
+    assert network.run() == []
+    assert len(network.moved) > 500
+    assert network.required > 10_000
 
 
 # --- the judges bite --------------------------------------------------------------------------
