@@ -92,10 +92,10 @@ def _is_other(kind: pa.DataType) -> bool:
 
 def _complaint(path: Path, source: Path | pa.Buffer, said: str) -> str:
     """In words, with the place: threads do not know it, so the file is read in order for it."""
-    if "mpty CSV file" in said:
-        return f"{path}: is empty; its first line must name the columns"
     if line := _line_of_other_text(source):
         return f"{path}, line {line}: not UTF-8 text; save the file as UTF-8"
+    if "mpty CSV file" in said:
+        return f"{path}: is empty; its first line must name the columns"
     try:
         _parse(source, {}, _MOST_BLOCK_BYTES, in_order=True)
     except (OSError, UnicodeDecodeError, pa.ArrowException) as error:

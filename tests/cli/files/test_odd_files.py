@@ -100,6 +100,7 @@ TEXTS = [
     (MATCH_SUBSCRIPTIONS, b"\n\n", "odd.csv: is empty"),
     (MATCH_SUBSCRIPTIONS, with_row(SOURCES[MATCH_SUBSCRIPTIONS], b"a"), "odd.csv, row 3: expected"),
     (MATCH_SUBSCRIPTIONS, with_row(SUBSCRIPTIONS, b"\xe9,x,y"), "odd.csv, line 4: not UTF-8 text"),
+    (MATCH_SUBSCRIPTIONS, b"\x00\xff\x01", "odd.csv, line 1: not UTF-8 text"),
     (MATCH_SUBSCRIPTIONS, SUBSCRIPTIONS.encode("utf-16"), "odd.csv: is UTF-16"),
     (MATCH_SUBSCRIPTIONS, gzip.compress(b"id,filter\n", mtime=0), "odd.csv: is packed by gzip"),
     (MATCH_SUBSCRIPTIONS, b"id;filter\na;b\n", "odd.csv: there is no column 'id'"),

@@ -37,7 +37,7 @@ def away(network: Network, home: str, names: list[str]) -> list[Subscriber]:
     publisher.look()
     for _ in range(COUNT):
         publisher.publish(2)
-    network.settle(1)
+    network.settle(1 + 0.1 * COUNT * len(names))  # a turn for each, if they are many
     publisher.look()
     assert publisher.acknowledged == WANTED
     publisher.leave()
