@@ -151,6 +151,21 @@ def test_who_starts_again_expects_the_overlay_as_it_is_now() -> None:
     assert lab.up() == {("A", "C"), ("B", "C")}
 
 
+@pytest.mark.parametrize("is_patient", [False, True])
+def test_who_starts_again_is_told_which_neighbours_are_not_there(is_patient: bool) -> None:
+    """A patient one is told nothing: it has its neighbours to expect, and a patience of its own."""
+    lab = Lab(is_patient=is_patient)
+    lab.world.crash(10_000, "A")
+    lab.world.cut(10_000, "B", "C")
+    lab.world.crash(2_000_000, "B")
+    lab.world.restart(4_000_000, "B")
+    lab.world.restart(9_000_000, "A")
+    lab.world.run()
+    missing = [] if is_patient else ["A failed", "C failed"]
+    assert lab.heard("B") == [*missing, "A up"]
+    assert lab.heard("A") == ["B up"]
+
+
 def test_a_lasting_link_to_who_is_not_there_comes_when_it_is() -> None:
     lab = Lab()
     lab.world.crash(10_000, "C")

@@ -352,7 +352,7 @@ class World:
         expected = self._wiring.neighbours(broker) if self._is_patient else ()
         node.start(self._machine(broker, (), expected))
         node.bring(now_us, Started(facts=node.facts))
-        self._wiring.restart(now_us, broker)
+        self._wiring.restart(now_us, broker, is_told=not self._is_patient)
         self.queue.push(now_us + DETECTION_US, self._reconnect_clients, broker)
 
     def _reconnect_clients(self, now_us: int, broker: BrokerId) -> None:

@@ -78,7 +78,7 @@ class RandomProduct:
             self._add_subscriber(f"S{number}")
 
     def _die(self, number: int) -> None:
-        """Fewer than k of a region at a time are dead."""
+        """One broker, for a while; now and then a whole region is dead."""
         broker = self.random.choice(self.product.brokers)
         at_us = START_US + number * 10 * SECOND_US + self.random.randrange(SECOND_US)
         back_us = at_us + self.random.choice([SECOND_US, 15 * SECOND_US, 40 * SECOND_US])

@@ -21,7 +21,12 @@ def test_lossy_links(seed: int) -> None:
     assert RandomProduct(seed, Dynamic.ORDERED, lossy=True).run() == []
 
 
-@pytest.mark.parametrize("seed", range(examples(12)))
+# 42, 56: who started again waited for ever for one that was dead.  70: what was spread and nobody
+# waited for was lost beyond two dead brokers.  159: what a cluster wants became too much to say.
+CHOSEN = (42, 56, 70, 159)
+
+
+@pytest.mark.parametrize("seed", [*range(examples(12)), *CHOSEN])
 def test_deaths_cost_clients_elsewhere_nothing(seed: int) -> None:
     """Beside what was under way, which the simulator loses; tables are as if nothing had been."""
     assert RandomProduct(seed, list(Dynamic)[seed % 4], deaths=2).run() == []

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from itertools import permutations
 
 from shoal.matching import covers, overlaps
-from shoal.model import Advertisement, BrokerId, Subscription
+from shoal.model import Advertisement, BrokerId, Filter, Subscription
 from shoal.overlays.merging import unions
 from shoal.overlays.octopia.places.labels import Product
 from shoal.overlays.octopia.protocol import Octopia
@@ -149,11 +149,23 @@ def _blunt(
             for each in wanted
             if not any(covers(one, each) for one in said)
         ]
+        # Where what is wanted has become too much to say, what was said before stays.
+        if len(_least([each for each in sayable if overlaps(each, advertisement.filter)])) > most:
+            continue
         found += [
             f"{where}: {each} is not wanted"
             for each in said
             if not any(covers(one, each) for one in sayable)
         ]
+    return found
+
+
+def _least(filters: list[Filter]) -> list[Filter]:
+    """Those of these that no other one covers."""
+    found: list[Filter] = []
+    for each in filters:
+        if not any(covers(one, each) for one in found):
+            found = [one for one in found if not covers(each, one)] + [each]
     return found
 
 

@@ -161,10 +161,16 @@ class Wiring:
             self._sever(ends, is_told=is_told or not comes_back)
         self._drop_arrivals(broker, lambda input: True)
 
-    def restart(self, now_us: int, broker: BrokerId) -> None:
-        """A broker is back, and so are its lasting links, a little later."""
+    def restart(self, now_us: int, broker: BrokerId, *, is_told: bool) -> None:
+        """A broker is back, and so are its lasting links, a little later.
+
+        It is told which of them are not, unless it waits until they are.
+        """
         for neighbour in self.neighbours(broker):
-            self._come_up_at(now_us + DETECTION_US, (broker, neighbour))
+            ends = broker, neighbour
+            self._come_up_at(now_us + DETECTION_US, ends)
+            if is_told:
+                self._queue.push(now_us + DETECTION_US, self._say_missing, ends)
 
     def _is_lasting(self, ends: Ends) -> bool:
         return ends[1] in self._lasting.get(ends[0], ())
@@ -207,7 +213,7 @@ class Wiring:
             self._brokers[source].bring(now_us, LinkChanged(target, LinkState.UP))
 
     def _say_missing(self, now_us: int, ends: Ends) -> None:
-        """Tell a broker that the link it asked for is not there, unless it has come meanwhile."""
+        """Tell a broker that a link it waits for is not there, unless it has come meanwhile."""
         source, target = ends
         node = self._brokers.get(source)
         if node is not None and target not in node.links:

@@ -114,6 +114,9 @@ class Spreading:
             other = self._product.at(Position(self._region, cluster))
             its = here if other != source else tuple(each for each in here if each != self._region)
             if other is None or not self._is_usable(other):
+                # Who stands here has nobody to serve, but beyond it are others: by their entry.
+                other = self._reaching.entries(1 << cluster)[0].get(cluster)
+            if other is None:
                 unserved |= 1 << cluster
             elif its:
                 self._send(other, Notification(publications, hops + 1, 0, its), out)
