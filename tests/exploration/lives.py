@@ -16,8 +16,8 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from shoal.matching import MatchIndex
+from shoal.matching.relations.overlap_candidates import OverlapCandidates
 from shoal.model import Filter
-from shoal.overlays.tree.overlap_candidates import OverlapCandidates
 
 
 class Participant(Protocol):

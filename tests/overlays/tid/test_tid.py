@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -38,6 +40,7 @@ from tests.broker.test_machine import MESSAGES as STRATEGIES
 from tests.broker.transcript import Stage, advertisement, publication, publish, subscription
 from tests.examples import examples
 from tests.garbage import feed
+from tests.overlays.hard_pairs import MANY, hostile_one, hostile_patterns
 from tests.overlays.octopia.stages import ProductStage
 from tests.seeds.networks import random_network
 from tests.seeds.networks.random_network import SETTLE_US, RandomNetwork
@@ -222,3 +225,16 @@ def test_who_starts_again_finds_no_place_in_a_tree_of_its_earlier_life() -> None
         for each in here.brokers.values()
         for tree in each.strategy.trees.all.values()
     )
+
+
+def test_one_subscription_among_many_trees_takes_bounded_work() -> None:
+    stage = Stage([("B1", "B2")], "tid", Parameters())
+    for number, text in enumerate(hostile_patterns()):
+        promised = advertisement(f"a{number}", text, publisher=f"P{number}")
+        stage.ask("B1", promised.publisher, Advertise(promised))
+    stage.settle()
+    started_s = time.process_time()
+    stage.ask("B1", "S", Subscribe(subscription("s", hostile_one(), client="S")))
+    assert time.process_time() - started_s < 1.0
+    stage.settle()
+    assert len(stage.brokers["B1"].strategy.trees.all) == MANY

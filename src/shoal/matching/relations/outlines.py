@@ -112,6 +112,11 @@ def _kind(values: Values) -> str:
     return kinds[0] if len(kinds) == 1 else ANY
 
 
+def hull(values: Values) -> Bounds:
+    """The least interval around what an attribute may be, whether that is fixed or not."""
+    return Bounds(ABSENT, -INFINITY, INFINITY) if values.absent else _bounds(values)
+
+
 def _bounds(values: Values) -> Bounds:
     kind = _kind(values)
     if kind == NUMBER:

@@ -38,6 +38,7 @@ from shoal.broker.messages import (
 )
 from shoal.broker.onward import Asked, Onward
 from shoal.broker.strategy import BaseStrategy, BrokerContext, ProtocolError, unexpected
+from shoal.matching import Work
 from shoal.model import (
     Advertisement,
     AdvertisementId,
@@ -66,6 +67,8 @@ from shoal.overlays.tid.parameters import Parameters
 from shoal.overlays.tid.trees import LAST_VERSION, Tree, Trees
 
 WAIT_US = 10_000_000
+# What it may cost to compare one subscription, or what grows in a tree: 50 to 100 ms, and one pair.
+MOST_WORK = 100_000
 RENEW: TimerKey = ("renew",)
 USE: TimerKey = ("use",)
 WAITED: TimerKey = ("waited",)
@@ -339,8 +342,9 @@ class Tid(BaseStrategy):
         is_leaf = is_new and hop is not None and self._through is not None
         told = [each for each in self._neighbours if each != hop and not is_leaf]
         out += [Send(each, message) for each in told]
+        work = Work(MOST_WORK)
         for subscription in self.subscriptions.values():
-            if tree.wants(subscription):
+            if tree.wants(subscription, work):
                 self._bind(tree, subscription, None, out)
             elif self.trees.unbind(tree, subscription.id, None) and tree.advertisements:
                 self._send_up(tree, Unbind(tree.id, subscription.id), out)
@@ -405,8 +409,9 @@ class Tid(BaseStrategy):
         if known is not None:
             self._unsubscribe(subscription.id, out)
         self.subscriptions[subscription.id] = subscription
+        work = Work(MOST_WORK)
         for tree in self.trees.all.values():
-            if tree.wants(subscription):
+            if tree.wants(subscription, work):
                 self._bind(tree, subscription, None, out)
 
     def _unsubscribe(self, id: SubscriptionId, out: list[Effect]) -> None:

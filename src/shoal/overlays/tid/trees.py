@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from shoal.matching import MatchIndex, overlaps
+from shoal.matching import MatchIndex, Work, overlaps
 from shoal.model import (
     Advertisement,
     AdvertisementId,
@@ -57,10 +57,10 @@ class Tree:
         self.advertisements: dict[AdvertisementId, Advertisement] = {}
         self.entries: dict[tuple[SubscriptionId, BrokerId | None], Entry] = {}
 
-    def wants(self, subscription: Subscription) -> bool:
-        """Whether something that is advertised overlaps a subscription."""
+    def wants(self, subscription: Subscription, work: Work) -> bool:
+        """Whether something that is advertised may overlap a subscription: yes if work is spent."""
         promised = self.advertisements.values()
-        return any(overlaps(subscription.filter, each.filter) for each in promised)
+        return any(overlaps(subscription.filter, each.filter, work) for each in promised)
 
     def is_bound(self, id: SubscriptionId) -> bool:
         return any(known == id for known, _ in self.entries)

@@ -7,7 +7,8 @@ wants, of which it is told what no other one covers.
 
 Entries that overlap know each other, so that a change touches only what it concerns.  Which they
 are is found with bounded work, as filters come from strangers: beyond it an entry may overlap all
-others, and what that asks for is more than is needed, never less.
+that are left whose bounds meet its own (`OverlapCandidates`), which for comparisons is exact, and
+for patterns asks for more than is needed, never less.
 `routes` holds every subscription's filter under its entry, and makes one route of the entries that
 match.
 """
@@ -25,6 +26,7 @@ from shoal.matching import (
     overlaps,
     prepare,
 )
+from shoal.matching.relations.overlap_candidates import OverlapCandidates
 from shoal.model import (
     Advertisement,
     AdvertisementId,
@@ -35,7 +37,6 @@ from shoal.model import (
     SubscriptionId,
 )
 from shoal.overlays.merging import NOBODY, OwnMerging
-from shoal.overlays.tree.overlap_candidates import OverlapCandidates
 
 # What one row that comes may cost at once, beside all that are there: some 25 ms, and one pair's.
 MOST_WORK = 30_000

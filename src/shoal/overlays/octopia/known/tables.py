@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from shoal.matching import Outcomes, overlaps
+from shoal.matching import Outcomes, Work, overlaps, prepare
+from shoal.matching.relations.overlap_candidates import OverlapCandidates
 from shoal.model import (
     Advertisement,
     AdvertisementId,
@@ -25,10 +26,12 @@ from shoal.model import (
     SubscriptionId,
 )
 from shoal.overlays.octopia.places.labels import Product
-from shoal.overlays.tree.overlap_candidates import OverlapCandidates
 
 # What a host was told of a row for which its bit is off.
 NOTHING: dict[Filter, None] = {}
+# What one row that comes may cost at once, beside all that are there, some 25 ms, and one pair's;
+# it may overlap those that it was not compared with, so a bit is on where it need not be.
+MOST_WORK = 30_000
 
 
 class Entry:
@@ -131,8 +134,10 @@ class Tables:
         self.subscriptions[entry] = None
         self.matches.add(entry, subscription.filter)
         self._entries.add(entry, subscription.filter)
-        for row in list(self._rows.of(subscription.filter)):
-            _meet(row, entry)
+        prepare(subscription.filter)
+        work = Work(MOST_WORK)
+        for row in self._rows.of(subscription.filter):
+            _meet(row, entry, work)
         return entry
 
     def remove(self, region: int, ids: Iterable[SubscriptionId]) -> list[Entry]:
@@ -203,8 +208,10 @@ class Tables:
         row = SecondaryRow(host, advertisement)
         self.secondary[host, advertisement.id] = row
         self._rows.add(row, advertisement.filter)
-        for entry in list(self._entries.of(advertisement.filter)):
-            _meet(row, entry)
+        prepare(advertisement.filter)
+        work = Work(MOST_WORK)
+        for entry in self._entries.of(advertisement.filter):
+            _meet(row, entry, work)
         return row
 
     def unadvertise(self, host: BrokerId, id: AdvertisementId) -> None:
@@ -216,7 +223,7 @@ class Tables:
                 del entry.overlapping[row]
 
 
-def _meet(row: SecondaryRow, entry: Entry) -> None:
-    if overlaps(entry.subscription.filter, row.advertisement.filter):
+def _meet(row: SecondaryRow, entry: Entry, work: Work) -> None:
+    if overlaps(entry.subscription.filter, row.advertisement.filter, work):
         row.overlapping[entry] = None
         entry.overlapping[row] = None
