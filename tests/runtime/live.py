@@ -97,6 +97,8 @@ class LiveNetwork:
         self.joins = tuple(links)
         self.system = system
         self.parameters = parameters
+        # Of brokers whose network file is another.
+        self.own_parameters: dict[BrokerId, msgspec.Struct] = {}
         self.limits = limits or LinkLimits()
         self.tls = tls
         self.courier_limits = courier_limits
@@ -120,7 +122,8 @@ class LiveNetwork:
         neighbours = tuple(
             right if left == name else left for left, right in self.joins if name in (left, right)
         )
-        factory = strategy_factory(self.system, self.parameters)
+        parameters = self.own_parameters.get(name, self.parameters)
+        factory = strategy_factory(self.system, parameters)
         overlay = self.overlays.setdefault(name, Overlay())
         machine = Broker(name, (), factory, expected=overlay.expected(neighbours), joins=True)
         has_cycles = SYSTEMS[self.system].shape.has_cycles

@@ -165,3 +165,17 @@ def test_whoever_comes_later_is_never_above() -> None:
     assert product.regions_of(0) == [1, 0]
     assert product.position("A") == (0, 0)
     assert "A" not in product
+
+
+def test_who_names_its_place_may_join_at_any_broker() -> None:
+    """It waited for ever for the bits of one that it enters no cluster by."""
+    here = Growing(Parameters(rows=(("A", "B", "D"), ("C", "", ""))))
+    here.world.add_broker(3 * SECOND_US, "D", ["C"])
+    here.subscribe(6 * SECOND_US, "D")
+    here.publish(9 * SECOND_US)
+    here.world.run(12 * SECOND_US)
+    assert here.position("D") == (0, 2)
+    strategy = here.world.brokers["D"].machine.strategy
+    assert strategy.is_ready
+    assert here.problems() == []
+    assert here.got() == [("SD", 1)]

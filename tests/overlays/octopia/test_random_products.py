@@ -23,7 +23,8 @@ def test_lossy_links(seed: int) -> None:
 
 # 42, 56: who started again waited for ever for one that was dead.  70: what was spread and nobody
 # waited for was lost beyond two dead brokers.  159: what a cluster wants became too much to say.
-CHOSEN = (42, 56, 70, 159)
+# 1138: who was asked for a link in vain was missed anew each time, and waited for for ever.
+CHOSEN = (42, 56, 70, 159, 1138)
 
 
 @pytest.mark.parametrize("seed", [*range(examples(12)), *CHOSEN])

@@ -78,6 +78,8 @@ class Subscriber:
 class RandomCustody:
     """One seed's network; `run` gives what went wrong."""
 
+    has_journals = False
+
     def __init__(
         self,
         seed: int,
@@ -143,6 +145,7 @@ class RandomCustody:
             self.parameters,
             self.limits,
             brokers=self.names,
+            has_journals=self.has_journals,
             first_incarnation=FIRST_INCARNATION,
         )
         for name in self.names:
@@ -185,6 +188,10 @@ class RandomCustody:
             for each, node in zip(links, self.network.nodes.values(), strict=True)
         )
 
+    def _is_ready(self, name: str) -> bool:
+        node = self.network.nodes.get(name)
+        return node is not None and node.is_ready
+
     # --- clients ------------------------------------------------------------------------------
 
     def _advertise(self, client: str, home: str) -> None:
@@ -218,11 +225,16 @@ class RandomCustody:
     def _present(self) -> list[Subscriber]:
         return [each for each in self.subscribers if each.until_us is None]
 
+    @property
+    def _homes(self) -> list[str]:
+        """Brokers that clients come to."""
+        return sorted(self.network.nodes)
+
     async def _come_and_go(self) -> None:
         for number in range(100):
             await asyncio.sleep(self.random.uniform(0.5, 8))
             if self.random.random() < 0.5:
-                self._subscribe(f"T{number}", self.random.choice(sorted(self.network.nodes)))
+                self._subscribe(f"T{number}", self.random.choice(self._homes))
             elif self._present:
                 subscriber = self.random.choice(self._present)
                 subscriber.until_us = self.loop.now_us()
@@ -268,17 +280,20 @@ class RandomCustody:
     async def _break(self, number: int) -> None:
         random = self.random
         await asyncio.sleep(6 * number + random.uniform(0, 6))
-        kinds: list[tuple[Callable[[], object], float]] = [
+        does, weights = zip(*self._kinds(), strict=True)
+        coroutine = random.choices(does, weights)[0]()
+        if asyncio.iscoroutine(coroutine):
+            await coroutine
+
+    def _kinds(self) -> list[tuple[Callable[[], object], float]]:
+        """What may happen, and how often, the one to the other."""
+        return [
             (self._reset, 3),
             (self._cut, 3),
             (self._hang, 1),
             (self._die, 3),
             (self._stall, 1),
         ]
-        does, weights = zip(*kinds, strict=True)
-        coroutine = random.choices(does, weights)[0]()
-        if asyncio.iscoroutine(coroutine):
-            await coroutine
 
     def _note(self, what: str) -> None:
         self.happened.append(f"{self.loop.time():.2f}: {what}")
@@ -347,15 +362,21 @@ class RandomCustody:
         await asyncio.sleep(self.random.choice([0.1, 2, 8, 30]))
         await self.network.start(name)
         self._note(f"started {name}")
-        await self._until(lambda: self.network.nodes[name].is_ready, f"{name} is back")
+        await self._until(lambda: self._is_ready(name), f"{name} is back")
         self.deaths[death] = (since_us, self.loop.now_us())
         self._note(f"{name} is ready")
-        for number in range(self.random.randint(0, 2)):
-            self._subscribe(f"{name}/{since_us}/{number}", name)
-        if len(self.publishers) < 2:
-            self._advertise(f"{name}/{since_us}", name)
+        if name in self._homes:
+            self._settle_in(name)
         await asyncio.sleep(SETTLE_US / 1e6)
         self.away.discard(what)
+
+    def _settle_in(self, name: str) -> None:
+        """Clients come to a broker that has begun anew."""
+        now_us = self.loop.now_us()
+        for number in range(self.random.randint(0, 2)):
+            self._subscribe(f"{name}/{now_us}/{number}", name)
+        if len(self.publishers) < 2:
+            self._advertise(f"{name}/{now_us}", name)
 
     def _stays_connected(self, but: str) -> bool:
         """Without this one, whether those that are away, or were a moment ago, are there or not."""

@@ -96,10 +96,8 @@ class Resident:
         self.tables = Tables(self.region, self.cluster, product, searched)
         self.hosted = Hosted(())
         there = [each for each in expected if each in product]
-        self.exchange = Exchange(
-            [each for each in there if self._is_primary(each)],
-            [each for each in there if not self._is_primary(each)],
-        )
+        near = [each for each in there if product.position(each).region == self.region]
+        self.exchange = Exchange([each for each in there if self._is_primary(each)], near)
         self.sweeps = Sweeps(broker, self._onward, self._holds_up)
         self.ties = Ties(
             broker,
@@ -118,6 +116,10 @@ class Resident:
             has_linked_up=not comes,
         )
         self.attachments = self.ties.attachments
+        for each in there:
+            if not self._is_primary(each) and each not in near:
+                # It has joined there, where it enters no cluster: that says nothing of itself.
+                self.attachments.opened(each)
         self.routing = Routing(
             product,
             broker,
@@ -126,6 +128,7 @@ class Resident:
             outputs,
             parameters,
             self.ties.entry_of,
+            self.ties.former_of,
             self.can_reach,
             self._is_silent,
             neighbours,

@@ -34,7 +34,7 @@ from shoal.overlays.octopia.order.giving_back import GivingBack
 from shoal.overlays.octopia.order.ordering import Numbering
 from shoal.overlays.octopia.parameters import Dynamic, Parameters
 from shoal.overlays.octopia.places.labels import Product
-from shoal.overlays.octopia.ways.copies import copies, shortest
+from shoal.overlays.octopia.ways.copies import clusters_of, copies, shortest
 from shoal.overlays.octopia.ways.keeping import Keeping, Publications, in_order
 from shoal.overlays.octopia.ways.outputs import Outputs
 from shoal.overlays.octopia.ways.reaching import Reach, Reaching
@@ -47,9 +47,10 @@ NOT_NUMBERED: Mapping[int, int] = {}
 class Routing:
     """The routing of the broker of `region` in `cluster`.
 
-    `entry_of` says by whom a cluster is entered now, and `is_usable` whether a neighbour is linked
-    and has said what must be known before it is sent anything, `is_silent` whether it is linked
-    and has yet to say that; `linked` are linked at the start.
+    `entry_of` says by whom a cluster is entered now, `former_of` by whom it was, while that changes
+    (`links/sweeps.py`).  `is_usable` says whether a neighbour is linked and has said what must be
+    known before it is sent anything, `is_silent` whether it is linked and has yet to say that;
+    `linked` are linked at the start.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class Routing:
         outputs: Outputs,
         parameters: Parameters,
         entry_of: Callable[[int], BrokerId | None],
+        former_of: Callable[[int], BrokerId | None],
         is_usable: Callable[[BrokerId], bool],
         is_silent: Callable[[BrokerId], bool],
         linked: Iterable[BrokerId],
@@ -73,7 +75,7 @@ class Routing:
         self._outputs = outputs
         self._parameters = parameters
         self._is_ordered = parameters.dynamic is Dynamic.ORDERED
-        self._entry_of = entry_of
+        self._former_of = former_of
         self._is_usable = is_usable
         self.reaching = Reaching(product, broker, tables, entry_of, is_usable)
         self.spreading = Spreading(
@@ -96,6 +98,7 @@ class Routing:
             self._cluster,
             self._secondary,
             entry_of,
+            former_of,
             is_usable,
             self.kept.is_linked,
             is_silent,
@@ -244,14 +247,15 @@ class Routing:
         if shifts:
             owed = self.giving_back.from_carrier(publications, hops, owed, shifts, out)
         entries, missing = self.reaching.entries(owed)
-        entered = set(entries.values())
         if not self._is_ordered:
             found = self.copies_to(reach, entries, missing, is_host=False)
         else:
+            missing = self._by_former(publications, entries, missing, shifts)
             found, missing, shifts = self._ordered(
                 publications, reach, entries, missing, shifts, key, now_us, out
             )
         self.diverted += any(found.values()) * len(publications)
+        entered = set(entries.values())
         for neighbour, bits in found.items():
             missing &= ~bits
             only = None
@@ -330,6 +334,29 @@ class Routing:
         if is_host and ways:
             shifts = self.numbering.number(publications, ways, found, shifts, now_us, out)
         return found, missing, shifts
+
+    def _by_former(
+        self,
+        publications: Publications,
+        entries: dict[int, BrokerId],
+        missing: int,
+        shifts: Mapping[int, int],
+    ) -> int:
+        """Send what is numbered to the gate that knows the number; the bits that are left.
+
+        What comes behind it may wait for it there, and the sweep, for which what has none yet waits
+        here, behind that.
+        """
+        host, client, _ = publications[0].message_id
+        for cluster in clusters_of(missing) if shifts else ():
+            gate = self._former_of(cluster)
+            if gate is None or cluster not in shifts or gate not in self._secondary:
+                continue
+            is_known = host != self._broker or self.numbering.gate_of((client, cluster)) == gate
+            if is_known and self._is_usable(gate):
+                entries[cluster] = gate
+                missing &= ~(1 << cluster)
+        return missing
 
     def _shifts_for(
         self, neighbour: BrokerId, bits: int, shifts: Mapping[int, int]

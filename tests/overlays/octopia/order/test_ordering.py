@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from random import Random
 
 import msgspec
@@ -9,6 +10,7 @@ import pytest
 
 from shoal.broker.effects import (
     Input,
+    Leave,
     LinkChanged,
     LinkLoad,
     LinkState,
@@ -26,6 +28,7 @@ from shoal.overlays.octopia.messages import (
     Notification,
     NumbersBegin,
     NumbersEnd,
+    Sweep,
     WayLost,
 )
 from shoal.overlays.octopia.order.gate import TIMER
@@ -321,3 +324,36 @@ def test_who_stands_still_gives_up_no_sooner() -> None:
     wait_in_vain(here, "b0")
     carry_all_but(here, ("b2", "b0"))
     assert (held(here), got(here, "S1")) == ({}, [0, 1])
+
+
+@pytest.mark.parametrize("is_given_back", [False, True])
+def test_what_is_numbered_for_a_gate_that_goes_comes_there_before_the_sweep(
+    is_given_back: bool,
+) -> None:
+    """It waited for the sweep, which waited at the gate behind what was to come after it: 30 s."""
+    here = stage()
+    here.congest(CROWDED)
+    here.ask("b2", "P", publish(1))
+    here.congest(("b2", "b0", 0))
+    here.ask("b2", "P", publish(2))
+    carried = ("b2", "b1")
+    carry_all_but(here, carried)
+    assert held(here) == {"b0": 1}
+    here.handle("b0", Leave())
+    carry_all_but(here, carried)
+    for link in [("b1", "a0"), ("b2", "a0")]:
+        here.links |= {link: deque(), link[::-1]: deque()}
+        here.mend_link(*link)
+    carry_all_but(here, carried)
+    assert [source for source, *_ in here.sent(Sweep)] == ["b1", "b2"]
+    if is_given_back:
+        here.break_link("b0", "b1")
+    here.settle()
+    assert got(here, "S1") == [1, 2]
+    assert held(here) == {}
+    here.ask("b2", "P", publish(3))
+    here.settle()
+    wait_in_vain(here, "a0")
+    here.settle()
+    assert got(here, "S1") == [1, 2, 3]
+    assert ("b2", "a0") in {ends[:2] for ends in here.sent(Notification)}

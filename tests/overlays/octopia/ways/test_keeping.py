@@ -63,6 +63,18 @@ def test_who_is_not_there_for_long_counts_as_gone() -> None:
     assert ("b0", TIMER) not in here.timers
 
 
+def test_who_is_asked_for_a_link_in_vain_is_waited_for_no_longer() -> None:
+    """Who is dead is asked every 2 s, and began to be missed anew each time: for ever."""
+    here = stage()
+    here.ask("a0", "P", publish(1))
+    here.settle()
+    for _ in range(QUARTERS + 1):
+        assert kept(here) == 1
+        here.handle("b0", LinkChanged("c0", LinkState.FAILED))
+        here.fire("b0", TIMER)
+    assert kept(here) == 0
+
+
 def test_who_comes_back_is_waited_for_until_it_has_said_its_tables() -> None:
     here = stage()
     here.ask("a0", "P", publish(1))

@@ -55,6 +55,10 @@ class Sweeps:
         """Whether a cluster's entry changes."""
         return cluster in self._own
 
+    def former(self, cluster: int) -> BrokerId | None:
+        """By whom a cluster whose entry changes was entered last."""
+        return next(reversed(self._own.get(cluster, {}).values()), None)
+
     @property
     def are_waiting(self) -> bool:
         """Whether some sweep waits here."""

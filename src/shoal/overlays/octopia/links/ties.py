@@ -164,6 +164,10 @@ class Ties:
             return None
         return self.entries[cluster].current
 
+    def former_of(self, cluster: int) -> BrokerId | None:
+        """By whom it was entered, until all that went there has arrived."""
+        return self._sweeps.former(cluster)
+
     def settle(self, now_us: int, out: list[Effect], *, is_ending: bool) -> bool:
         """After any change, use who should be used; whether all by a former entry has arrived."""
         if not is_ending:

@@ -28,8 +28,8 @@ _THERE_AND_BACK = 3
 class GivingBack:
     """At `broker` of a cluster; `near` are the other brokers of its region.
 
-    `entry_of` and `is_usable` are as `Routing` has them; `is_silent` says of a broker that its link
-    is up and that it has yet to say what must be known, `is_linked` only the first.
+    `entry_of`, `former_of` and `is_usable` are as `Routing` has them; `is_silent` says of a broker
+    that its link is up and that it has yet to say what must be known, `is_linked` only the first.
     """
 
     def __init__(
@@ -38,6 +38,7 @@ class GivingBack:
         cluster: int,
         near: Collection[BrokerId],
         entry_of: Callable[[int], BrokerId | None],
+        former_of: Callable[[int], BrokerId | None],
         is_usable: Callable[[BrokerId], bool],
         is_linked: Callable[[BrokerId], bool],
         is_silent: Callable[[BrokerId], bool],
@@ -46,6 +47,7 @@ class GivingBack:
         self._cluster = cluster
         self._near = near
         self._entry_of = entry_of
+        self._former_of = former_of
         self._is_usable = is_usable
         self._is_linked = is_linked
         self._is_silent = is_silent
@@ -150,7 +152,7 @@ class GivingBack:
             return owed
         bits = 0
         for cluster in shifts:
-            entry = self._entry_of(cluster)
+            entry = self._entry_of(cluster) or self._former_of(cluster)
             if entry is None or entry not in self._near or not self._is_usable(entry):
                 bits |= owed & 1 << cluster
         if bits:

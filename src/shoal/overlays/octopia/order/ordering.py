@@ -169,6 +169,11 @@ class Numbering:
             return False
         return number >= numbers.oldest
 
+    def gate_of(self, stream: Stream) -> BrokerId | None:
+        """To which gate numbers mean something, also those of a numbering that has ended."""
+        numbers = self._numbers.get(stream) or self._ended.get(stream)
+        return None if numbers is None else numbers.gate
+
     def is_doubtful(self, cluster: int, now_us: int) -> bool:
         """Whether what went to an earlier gate of a cluster may still be coming back."""
         return any(

@@ -117,7 +117,12 @@ class Keeping:
     # --- how long -----------------------------------------------------------------------------
 
     def linked(self, broker: BrokerId, is_up: bool, now_us: int, out: list[Effect]) -> None:
-        """A broker's link came up, and it has yet to say what it knows; or it is gone."""
+        """A broker's link came up, and it has yet to say what it knows; or it is gone.
+
+        Who was asked for one in vain is missed as before.
+        """
+        if not is_up and broker not in self._linked:
+            return
         (self._linked.add if is_up else self._linked.discard)(broker)
         self._missed[broker] = 0
         self._set_timer(now_us, out)

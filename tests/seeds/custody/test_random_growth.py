@@ -1,0 +1,40 @@
+"""Products grow and shrink while all else happens to them: what is settled has arrived.
+
+SHOAL_SEEDS="7" or "0-999" replays chosen ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from tests.seeds.chosen import CHOSEN, chosen
+from tests.seeds.custody.random_growth import RandomGrowth
+
+# 0, 6: who came with a place of its own waited for ever for who it had joined at.  8: what was
+# numbered for a gate that went waited for the sweep, and the sweep for what was to come behind it.
+QUICK = (0, 2, 6, 8)
+SOAK = range(400)
+
+
+def _play(seeds: Iterable[int]) -> None:
+    joined = left = deaths = 0
+    for seed in chosen(seeds):
+        network = RandomGrowth(seed)
+        problems = network.run()
+        told = "\n".join([*network.happened, *problems[:20]])
+        assert not problems, f"SHOAL_SEEDS={seed}:\n{told}"
+        assert network.settled > 0
+        joined, left = joined + network.joined, left + network.left
+        deaths += len(network.deaths)
+    assert min(joined, left, deaths) > 0 or CHOSEN
+
+
+def test_what_is_settled_has_arrived_as_brokers_come_and_go() -> None:
+    _play(QUICK)
+
+
+@pytest.mark.soak
+def test_what_is_settled_has_arrived_as_brokers_come_and_go_in_many() -> None:
+    _play(SOAK)
