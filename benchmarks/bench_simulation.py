@@ -88,14 +88,18 @@ def build(system: str, publications: int, seed: int) -> World:
     return world
 
 
+def ends_us(publications: int) -> int:
+    """When a run is over: some systems' timers never end."""
+    return START_US + publications * INTERVAL_US + SETTLE_US
+
+
 def measure(system: str, publications: int, seed: int) -> tuple[int, int, float]:
     """(message hops, deliveries, seconds) of the publishing part of one run."""
     world = build(system, publications, seed)
     world.run(START_US - 1)
     set_up = sum(row.messages_in for row in world.load_rows())
     start = time.process_time()
-    # Some systems' timers never end.
-    world.run(START_US + publications * INTERVAL_US + SETTLE_US)
+    world.run(ends_us(publications))
     seconds = time.process_time() - start
     deliveries = len(world.trace.deliveries)
     taken_in = sum(row.messages_in for row in world.load_rows()) - set_up

@@ -22,6 +22,8 @@ from tests.systems import TREES
 
 from shoal.simulation.world import World
 
+PUBLICATIONS = 2_000
+
 
 def trace_hash(world: World) -> str:
     """All that the world remembers of its run."""
@@ -38,8 +40,8 @@ def trace_hash(world: World) -> str:
 def runs(seeds: range) -> Iterator[tuple[str, World]]:
     """Names and worlds that have run to their ends."""
     for system in TREES:
-        world = bench_simulation.build(system, 2_000, 1)
-        world.run()
+        world = bench_simulation.build(system, PUBLICATIONS, 1)
+        world.run(bench_simulation.ends_us(PUBLICATIONS))
         yield f"63 brokers, {system}", world
         for seed in seeds:
             for lossy in (False, True):

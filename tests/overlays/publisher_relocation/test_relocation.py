@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Sequence
 
 import pytest
 
@@ -26,6 +26,7 @@ from shoal.overlays.registry import SYSTEMS
 from shoal.overlays.system import System
 from shoal.overlays.tree.oracle import table_problems
 from shoal.overlays.tree.routing import TreeRouting
+from shoal.overlays.tree.routing_table import Route
 from shoal.overlays.tree.system import Parameters
 from tests.broker.transcript import LINE, Stage, advertisement, publish, subscription
 
@@ -56,12 +57,13 @@ class Guide:
     def note(
         self,
         publications: tuple[RoutedPublication, ...],
-        effects: list[Effect],
+        routes: Sequence[Route],
         upstream: str | None,
         now_us: int,
         out: list[Effect],
     ) -> None:
-        self.told.append(f"{len(publications)} from {upstream}: {len(effects)}")
+        ways = (" ".join([*brokers, *(name for name, _ in clients)]) for brokers, clients in routes)
+        self.told.append(f"{len(publications)} from {upstream}: {', '.join(ways)}")
         if (self.broker, upstream) == ("B1", None):
             self._send_away(publications[0].publication.publisher, PATH, now_us, out)
 
@@ -128,8 +130,8 @@ def test_a_tracer_of_any_kind_moves_publishers(monkeypatch: pytest.MonkeyPatch) 
     stage = staged(monkeypatch)
     stage.ask("B1", "P", publish(1, 2))
     stage.settle()
-    assert told(stage, "B1") == ["2 from None: 3"]
-    assert told(stage, "B3") == ["2 from B2: 2"]
+    assert told(stage, "B1") == ["2 from None: B2 C1, B2 C1"]
+    assert told(stage, "B3") == ["2 from B2: C3, C3"]
     said = stage.heard()
     assert "B1 => P: Relocate B1 B2 B3" in said
     assert "B2 -> B3: PublicationBatch P/1* P/2 hops 2" in said
@@ -139,7 +141,7 @@ def test_a_tracer_of_any_kind_moves_publishers(monkeypatch: pytest.MonkeyPatch) 
     assert stage.heard()[-1] == "B3 => P: Resume"
     assert [told(stage, name) for name in PATH] == [
         ["P left", "P turned"],
-        ["2 from B1: 1", "P turned"],
+        ["2 from B1: B3, B3", "P turned"],
         ["P turned"],
     ]
     stage.ask("B3", "P", publish(3))
@@ -178,7 +180,7 @@ def test_who_puts_it_together_has_the_last_word(monkeypatch: pytest.MonkeyPatch)
     stage.ask("B1", "P", publish(1))
     stage.settle()
     assert stage.notified == []
-    assert told(stage, "B1") == ["1 from None: 2", "P left"]
+    assert told(stage, "B1") == ["1 from None: B2 C1", "P left"]
     assert stage.delivered() == [(1, "C1"), (1, "C3")]
 
 

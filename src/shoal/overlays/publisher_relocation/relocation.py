@@ -223,11 +223,10 @@ class Relocation(BaseStrategy):
         now_us: int,
         out: list[Effect],
     ) -> None:
-        before = len(out)
-        self.tree.forward(publications, hops, upstream, out)
+        routes = self.tree.forward(publications, hops, upstream, out)
         for routed in publications:
             if routed.mark is not None:
-                self.tracer.note(publications, out[before:], upstream, now_us, out)
+                self.tracer.note(publications, routes, upstream, now_us, out)
                 return
 
     def _advertise(

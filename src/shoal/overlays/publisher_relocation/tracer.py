@@ -6,13 +6,14 @@ are one each.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 from typing import Any, Protocol
 
 from shoal.broker.effects import Effect, Measured, TimerKey
 from shoal.broker.messages import Message, RoutedPublication
 from shoal.broker.strategy import BrokerContext
 from shoal.model import BrokerId, ClientId
+from shoal.overlays.tree.routing_table import Route
 
 SendAway = Callable[[ClientId, tuple[BrokerId, ...], int, list[Effect]], None]
 """Tells a local publisher to go to the end of a path; the tracer hears `left` of it in any case."""
@@ -41,12 +42,15 @@ class Tracer(Protocol):
     def note(
         self,
         publications: tuple[RoutedPublication, ...],
-        effects: list[Effect],
+        routes: Sequence[Route],
         upstream: BrokerId | None,
         now_us: int,
         out: list[Effect],
     ) -> None:
-        """Publications, some of them marked, came from upstream; the effects forwarded them."""
+        """Publications, some of them marked, came from upstream, and went these ways, one each.
+
+        They did not go back upstream, where a route says that, too.
+        """
 
     # --- what others say ----------------------------------------------------------------------
 

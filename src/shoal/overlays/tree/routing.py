@@ -8,7 +8,7 @@ each other their tables (`exchange.py`), and take the place of one that leaves (
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sized
+from collections.abc import Collection, Iterable, Mapping, Sequence, Sized
 
 from shoal.broker.effects import (
     Deliver,
@@ -60,6 +60,7 @@ from shoal.overlays.tree.messages import (
     Succeeded,
 )
 from shoal.overlays.tree.propagation import Propagation
+from shoal.overlays.tree.routing_table import Route
 from shoal.overlays.tree.turning import Turn, turn_tables
 
 
@@ -379,11 +380,15 @@ class TreeRouting(BaseStrategy):
         hops: int,
         hop: BrokerId | None,
         out: list[Effect],
-    ) -> None:
-        """Send publications to each neighbour with a match but `hop`, deliver to local clients."""
+    ) -> Sequence[Route]:
+        """Send publications to each neighbour with a match but `hop`, deliver to local clients.
+
+        Returns their routes; `hop` may be among the neighbours of these.
+        """
         if len(publications) == 1:
             routed = publications[0]
-            neighbours, clients = self._route(routed.publication.attributes)
+            route = self._route(routed.publication.attributes)
+            neighbours, clients = route
             for client, subscriptions in clients:
                 out.append(Deliver(client, routed, subscriptions, hops))
             batch = None
@@ -391,7 +396,7 @@ class TreeRouting(BaseStrategy):
                 if neighbour != hop:
                     batch = batch or PublicationBatch(publications, hops + 1)
                     out.append(Send(neighbour, batch))
-            return
+            return (route,)
         remote: dict[BrokerId, list[RoutedPublication]] = {}
         routes = self._routes([routed.publication.attributes for routed in publications])
         for routed, (neighbours, clients) in zip(publications, routes, strict=True):
@@ -407,3 +412,4 @@ class TreeRouting(BaseStrategy):
             is_whole = len(part) == len(publications)
             batch = whole if is_whole else PublicationBatch(tuple(part), hops + 1)
             out.append(Send(neighbour, batch))
+        return routes

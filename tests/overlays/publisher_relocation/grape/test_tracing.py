@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from shoal.broker.effects import Deliver, Effect, Measured, Send
-from shoal.broker.messages import PublicationBatch, RoutedPublication
+from shoal.broker.effects import Effect, Measured, Send
+from shoal.broker.messages import RoutedPublication
 from shoal.broker.strategy import ProtocolError
 from shoal.model import MessageId
 from shoal.overlays.publisher_relocation.grape.messages import (
@@ -15,6 +15,7 @@ from shoal.overlays.publisher_relocation.grape.messages import (
 from shoal.overlays.publisher_relocation.grape.parameters import MAX_TRACE_SESSION_LENGTH
 from shoal.overlays.publisher_relocation.grape.tracing import Tracing
 from shoal.overlays.publisher_relocation.traces import BrokerTrace
+from shoal.overlays.tree.routing_table import Route
 from tests.broker.transcript import publication
 
 M212 = MessageId("B1", "P", 212)
@@ -25,17 +26,20 @@ def routed(number: int, session: MessageId | None = M212) -> RoutedPublication:
     return RoutedPublication(publication(number), MessageId("B1", "P", number), session)
 
 
-def deliver(number: int, client: str = "C", session: MessageId | None = M212) -> Deliver:
-    return Deliver(client, routed(number, session), ("s",), 1)
+Noted = tuple[RoutedPublication, Route]
 
 
-def forward(neighbour: str, *numbers: int, session: MessageId | None = M212) -> Send:
-    rows = tuple(routed(number, session) for number in numbers)
-    return Send(neighbour, PublicationBatch(rows, 2))
+def deliver(number: int, client: str = "C", session: MessageId | None = M212) -> list[Noted]:
+    return [(routed(number, session), Route((), ((client, ("s",)),)))]
 
 
-def note(tracing: Tracing, *effects: Effect) -> None:
-    tracing.note(effects)
+def forward(neighbour: str, *numbers: int, session: MessageId | None = M212) -> list[Noted]:
+    return [(routed(number, session), Route((neighbour,), ())) for number in numbers]
+
+
+def note(tracing: Tracing, *noted: list[Noted], upstream: str | None = None) -> None:
+    pairs = [pair for each in noted for pair in each]
+    tracing.note([one for one, _ in pairs], [route for _, route in pairs], upstream)
 
 
 def tracing_at_b5() -> Tracing:
@@ -98,6 +102,15 @@ def test_only_neighbours_that_got_some_of_the_session_are_asked() -> None:
     out: list[Effect] = []
     assert tracing.retrieve(M212, "B1", out) is None
     assert out == [Send("B7", TraceInformationRequest(M212))]
+
+
+def test_whence_it_came_is_not_asked_though_it_wants_it_too() -> None:
+    tracing = tracing_at_b5()
+    note(tracing, forward("B1", 212), forward("B6", 212), upstream="B1")
+    assert tracing.retrieve(M212, None, []) is None
+    tracing = tracing_at_b5()
+    note(tracing, forward("B1", 212), upstream="B1")
+    assert tracing.retrieve(M212, None, []) is not None
 
 
 def test_answers_are_joined_into_one_message_upstream() -> None:

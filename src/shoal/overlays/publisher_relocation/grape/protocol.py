@@ -24,7 +24,7 @@ publishers do not, a session ends when all have answered.
 from __future__ import annotations
 
 import enum
-from collections.abc import Container
+from collections.abc import Container, Sequence
 
 from shoal.broker.effects import (
     CancelTimer,
@@ -62,6 +62,7 @@ from shoal.overlays.publisher_relocation.subscribers.moving import MovingSubscri
 from shoal.overlays.publisher_relocation.subscribers.planner import Session
 from shoal.overlays.publisher_relocation.tracer import SendAway
 from shoal.overlays.publisher_relocation.traces import BrokerTrace
+from shoal.overlays.tree.routing_table import Route
 
 
 class State(enum.Enum):
@@ -153,12 +154,12 @@ class Grape:
     def note(
         self,
         publications: tuple[RoutedPublication, ...],
-        effects: list[Effect],
+        routes: Sequence[Route],
         upstream: BrokerId | None,
         now_us: int,
         out: list[Effect],
     ) -> None:
-        self._tracing.note(effects)
+        self._tracing.note(publications, routes, upstream)
         if upstream is None:
             self._retrieve_when_full(publications[0].publication.publisher, now_us, out)
 

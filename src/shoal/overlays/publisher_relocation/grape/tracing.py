@@ -15,10 +15,10 @@ that was asked for, too.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 
-from shoal.broker.effects import Deliver, Effect, Measured, Send
-from shoal.broker.messages import PublicationBatch
+from shoal.broker.effects import Effect, Measured, Send
+from shoal.broker.messages import RoutedPublication
 from shoal.broker.strategy import ProtocolError
 from shoal.model import BrokerId, ClientId, MessageId
 from shoal.overlays.publisher_relocation.grape.messages import (
@@ -28,6 +28,7 @@ from shoal.overlays.publisher_relocation.grape.messages import (
 )
 from shoal.overlays.publisher_relocation.grape.parameters import MAX_TRACE_SESSION_LENGTH
 from shoal.overlays.publisher_relocation.traces import BrokerTrace
+from shoal.overlays.tree.routing_table import Route
 
 _COUNT_BYTES = 8
 
@@ -97,33 +98,31 @@ class Tracing:
             self._output_us[neighbour] = 0
         self._neighbours = tuple(sorted(self._output_us))
 
-    def note(self, effects: Sequence[Effect]) -> None:
-        """Note what became of traced publications: the effects that forwarded them say it."""
-        trace: _Trace | None = None
-        for effect in effects:
-            kind = type(effect)
-            if kind is Deliver:
-                routed = effect.routed  # type: ignore[union-attr]
-                mark = routed.mark
-                if mark is None:
-                    continue
-                if trace is None or trace.session is not mark:
-                    trace = self._trace(mark)
+    def note(
+        self,
+        publications: Sequence[RoutedPublication],
+        routes: Iterable[Route],
+        upstream: BrokerId | None,
+    ) -> None:
+        """Note where traced publications went that came from upstream."""
+        for routed, (neighbours, clients) in zip(publications, routes, strict=True):
+            mark = routed.mark
+            if mark is None:
+                continue
+            trace = self._traces.get(mark.publisher)
+            if trace is None or trace.session is not mark:
+                trace = self._trace(mark)
+            for neighbour in neighbours:
+                if neighbour != upstream:
+                    trace.downstream.add(neighbour)
+            if clients:
+                trace.deliveries += len(clients)
                 offset = routed.message_id.number - mark.number
                 if 0 <= offset < MAX_TRACE_SESSION_LENGTH:  # else a peer's garbage
                     trace.bits |= 1 << offset
                     if self._by_client:
-                        client = effect.client  # type: ignore[union-attr]
-                        trace.had[client] = trace.had.get(client, 0) | 1 << offset
-                trace.deliveries += 1
-            elif kind is Send and type(effect.message) is PublicationBatch:  # type: ignore[union-attr]
-                for routed in effect.message.publications:  # type: ignore[union-attr]
-                    mark = routed.mark
-                    if mark is None:
-                        continue
-                    if trace is None or trace.session is not mark:
-                        trace = self._trace(mark)
-                    trace.downstream.add(effect.neighbour)  # type: ignore[union-attr]
+                        for client, _ in clients:
+                            trace.had[client] = trace.had.get(client, 0) | 1 << offset
 
     def _trace(self, session: MessageId) -> _Trace:
         trace = self._traces.get(session.publisher)

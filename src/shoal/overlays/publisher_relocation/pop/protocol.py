@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Container
+from collections.abc import Container, Sequence
 
 from shoal.broker.effects import CancelTimer, Effect, Measured, Record, Send, SetTimer, TimerKey
 from shoal.broker.messages import Message, RoutedPublication
@@ -36,6 +36,7 @@ from shoal.overlays.publisher_relocation.pop.parameters import Parameters
 from shoal.overlays.publisher_relocation.pop.tracing import TRACE_TIMER, Tracing
 from shoal.overlays.publisher_relocation.records import SelectionRecord
 from shoal.overlays.publisher_relocation.tracer import SendAway
+from shoal.overlays.tree.routing_table import Route
 
 _REQUEST_TIMER = "request"
 
@@ -120,12 +121,12 @@ class Pop:
     def note(
         self,
         publications: tuple[RoutedPublication, ...],
-        effects: list[Effect],
+        routes: Sequence[Route],
         upstream: BrokerId | None,
         now_us: int,
         out: list[Effect],
     ) -> None:
-        for publisher in self._tracing.note(publications, effects, upstream, now_us, out):
+        for publisher in self._tracing.note(publications, routes, upstream, now_us, out):
             self._traced(publisher, now_us, out)
 
     def receive(

@@ -1,6 +1,6 @@
 """What one broker does about traced publications: counts, waits for results, passes them up.
 
-A traced publication is marked with its own message ID.  Its effects say to how many local
+A traced publication is marked with its own message ID.  Its route says to how many local
 subscribers it went and to which neighbours; each of those answers with a result, and when all
 have, their sum goes to the neighbour it came from and into the publisher's profile.  A result that
 does not come in time, because a broker or a link died, ends the trace here; whoever waits for it
@@ -11,15 +11,16 @@ Source: Cheung and Jacobsen, publisher relocation, section 3.1.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Sequence
 
-from shoal.broker.effects import CancelTimer, Deliver, Effect, Send, SetTimer, TimerKey
-from shoal.broker.messages import PublicationBatch, RoutedPublication
+from shoal.broker.effects import CancelTimer, Effect, Send, SetTimer, TimerKey
+from shoal.broker.messages import RoutedPublication
 from shoal.broker.strategy import ProtocolError
 from shoal.model import BrokerId, ClientId, MessageId
 from shoal.overlays.publisher_relocation.pop.messages import TraceResult
 from shoal.overlays.publisher_relocation.pop.parameters import Parameters
 from shoal.overlays.publisher_relocation.pop.planner import Profile
+from shoal.overlays.tree.routing_table import Route
 
 TRACE_TIMER = "trace"
 
@@ -75,21 +76,21 @@ class Tracing:
     def note(
         self,
         publications: Sequence[RoutedPublication],
-        effects: Iterable[Effect],
+        routes: Iterable[Route],
         upstream: BrokerId | None,
         now_us: int,
         out: list[Effect],
     ) -> list[ClientId]:
-        """Publications came from upstream; the effects say what became of them."""
+        """Publications came from upstream, and went these ways, one each."""
         deadline_us = now_us + self._parameters.answer_timeout_us
-        started = {
-            routed.message_id: _Trace(upstream, deadline_us)
-            for routed in publications
-            if routed.mark is not None
-        }
-        _count(started, effects)
         ended = []
-        for publication, trace in started.items():
+        for routed, (neighbours, clients) in zip(publications, routes, strict=True):
+            if routed.mark is None:
+                continue
+            publication, trace = routed.message_id, _Trace(upstream, deadline_us)
+            trace.local = len(clients)
+            trace.waiting.update(neighbours)
+            trace.waiting.discard(upstream)
             if trace.waiting:
                 self._wait(publication, trace, out)
             elif self._end(publication, trace, out):
@@ -181,17 +182,3 @@ class Tracing:
 
 def _timer(publisher: ClientId) -> TimerKey:
     return TRACE_TIMER, publisher
-
-
-def _count(traces: Mapping[MessageId, _Trace], effects: Iterable[Effect]) -> None:
-    """Where each of them went: to how many local subscribers, and to which neighbours."""
-    for effect in effects:
-        if type(effect) is Deliver:
-            trace = traces.get(effect.routed.message_id)
-            if trace is not None:
-                trace.local += 1
-        elif type(effect) is Send and type(effect.message) is PublicationBatch:
-            for routed in effect.message.publications:
-                trace = traces.get(routed.message_id)
-                if trace is not None:
-                    trace.waiting.add(effect.neighbour)
