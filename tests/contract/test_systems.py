@@ -180,8 +180,9 @@ def mutate_forward(monkeypatch: pytest.MonkeyPatch, change) -> None:  # type: ig
 
     def mutant(self, publications, hops, hop, out):  # type: ignore[no-untyped-def]
         mine: list[Effect] = []
-        forward(self, publications, hops, hop, mine)
+        routes = forward(self, publications, hops, hop, mine)
         out.extend(change(mine))
+        return routes
 
     monkeypatch.setattr(TreeRouting, "forward", mutant)
 
