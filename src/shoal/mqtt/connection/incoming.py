@@ -35,7 +35,7 @@ from shoal.mqtt.connection.house import House
 from shoal.mqtt.connection.outlet import Outlet
 from shoal.mqtt.content import MAX_TEXT
 from shoal.mqtt.door.owed import Owed
-from shoal.mqtt.messages import message_of_publish
+from shoal.mqtt.messages import Message, message_of_publish
 from shoal.mqtt.sessions.session import Session
 from shoal.mqtt.sessions.subscriptions import work_of_filters
 
@@ -114,7 +114,7 @@ class Incoming:
                 self._refuse(qos, packet_id, refusal, topic)
                 return 1
         code = ReasonCode.SUCCESS
-        number: int | None = None
+        message: Message | None = None
         if self._is_allowed(topic):
             session.published += 1
             message = message_of_publish(packet, topic, session.client_id, now_us)
@@ -122,11 +122,12 @@ class Incoming:
                 self._house.publish_soon(message, now_us)
             elif not self._house.publish(message, now_us) and qos == 1:
                 code = ReasonCode.NO_MATCHING_SUBSCRIBERS
-            if message.key is not None:
-                number = message.key[1]
         else:
             code = ReasonCode.NOT_AUTHORIZED
             self._count_refusal(code, topic, "no permission")
+        # What the door has sent on has a key.
+        key = message.key if message is not None else None
+        number = key[1] if key is not None else None
         if qos == 2:
             self._remember(packet_id, code)
         if qos and number is None and not (self._owed or self._house.spreading.is_on):
@@ -136,11 +137,11 @@ class Incoming:
         elif qos:
             owed = Owed(self, qos, packet_id, code, topic)
             self._owe(owed, number)
-            if qos == 2 and session.journal is not None and number is not None:
-                assert message.key is not None
-                if self._house.may_publish_again(message.key):
-                    owed.message = message
-                    session.journal.unsettled(session, packet_id, message)
+            journal = session.journal if qos == 2 else None
+            may_again = key is not None and self._house.may_publish_again(key)
+            if message is not None and may_again and journal is not None:
+                owed.message = message
+                journal.unsettled(session, packet_id, message)
         work, filters = self._house.subscribing.work_of(topic)
         return work + work_of_filters(filters, _characters(packet, topic)) if filters else work
 
@@ -219,7 +220,8 @@ class Incoming:
         Without a number: once it is handed to all whom it is for.
         """
         self._owed.append(owed)
-        if number is None:
+        door = self._house.door
+        if number is None or door is None:
             if owed.qos == 2:
                 self._has_received(owed.packet_id)
             spreading = self._house.spreading
@@ -228,8 +230,7 @@ class Incoming:
             else:
                 owed.is_settled = True
             return
-        assert self._house.door is not None
-        self._house.door.owe(number, owed)
+        door.owe(number, owed)
         if owed.qos == 2:
             self._session.unsettled[owed.packet_id] = owed
 

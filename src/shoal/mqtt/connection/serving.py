@@ -133,9 +133,8 @@ class Serving:
         if isinstance(asked, TakingBack):
             self._outlet.send_answer(asked.answer())
         else:
-            assert isinstance(packet, Subscribe)
             suback, wanting = asked.answer()
-            self._notice_refusals(packet, suback)
+            self._notice_refusals(asked.packet, suback)
             self._answer_subscribe(suback, wanting, now_us)
         return work
 

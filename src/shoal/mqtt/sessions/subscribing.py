@@ -70,20 +70,20 @@ class Granting:
         self._subscribing = subscribing
         self._session = session
         self._permissions = permissions
-        self._packet = packet
+        self.packet = packet
         self._reader: FilterReader | None = None
         self._grants: list[Grant] = []
 
     @property
     def is_done(self) -> bool:
-        return self._reader is not None and len(self._grants) == len(self._packet.requests)
+        return self._reader is not None and len(self._grants) == len(self.packet.requests)
 
     def go_on(self, most: int) -> int:
         """Read what is asked for, then grant or refuse, until all is done or that was `most` work.
 
         How much it was (see `TURN` in `serving`).
         """
-        packet, work = self._packet, 0
+        packet, work = self.packet, 0
         if self._reader is None:
             properties = packet.properties
             self._reader = FilterReader(properties.user_properties, self._subscribing.limits)
@@ -99,7 +99,7 @@ class Granting:
 
     def answer(self) -> tuple[Suback, list[ClientSubscription]]:
         """The answer, and the subscriptions that get what is retained once it is out."""
-        packet, grants = self._packet, self._grants
+        packet, grants = self.packet, self._grants
         if packet.beyond:
             most = self._subscribing.limits.maximum_topic_filters
             refusal = Grant(ReasonCode.QUOTA_EXCEEDED, f"more than {most} topic filters")
