@@ -52,17 +52,22 @@ _FRIENDS = (
     "cluster has many users who want the same. Each change of a friend's place is a new choice."
 )
 _OFTEN = "Summaries are exchanged every hour here; the paper does not say how often. " + _FRIENDS
+_SLOWLY = (
+    "Brokers go on changing places for some twenty days, and the mean is of all hours: after those "
+    "delay is a fifth below Bayeux's. " + _FRIENDS
+)
 _STOPS = "It stops at the first broker that no swap helps."
 _NEAR = Band(0, 0.05, "less", "any less", 0.05, in_points=True)
 _FEWER = Band(1e-9, 1, "more", "any less", 0)
+_LESS = Band(1e-9, 1, "more", f"any less; {_NONE}", 0)
 _HOPS = (
     "Chord's ways are as long as Bayeux's with binary digits; users of 100 brokers want nearly "
     "everything everywhere, and what is left to gain is within a hop."
 )
 
 CLAIMS: Sequence[Claim[Evidence]] = (
-    Claim("subscribing", _PLACE, "Subscription overhead is cut (1, figure 6a)", "40 %",
-          below_the_best_other(subscribing, ["bayeux-location", "geops"]), cut_by(0.40), _OFTEN,
+    Claim("subscribing", _PLACE, "Subscription overhead is cut (6a)", "less",
+          below_the_best_other(subscribing, ["bayeux-location", "geops"]), _LESS, _OFTEN,
           "DYNATOPS at its best size of cluster, against the lower of Bayeux (loc) and GeoPS"),
     Claim("cluster", _PLACE,
           "... it falls with the size of the cluster, and rises when it is large",
@@ -75,7 +80,7 @@ CLAIMS: Sequence[Claim[Evidence]] = (
     Claim("handovers", _PLACE, "Handovers due to mobility, against GeoPS (6c)", "80 % fewer",
           less(handovers, "geops"), cut_by(0.80), _FRIENDS),
     Claim("delay-bayeux", _PLACE, "Delay, against Bayeux (6d)", "over 60 % less",
-          less(delay, "bayeux"), cut_by(0.60), _FRIENDS),
+          less(delay, "bayeux"), cut_by(0.60), _SLOWLY),
     Claim("delay-geops", _PLACE, "... against GeoPS", "30 % less", less(delay, "geops"),
           cut_by(0.30),
           "A grid's ways go by geography, a ring's do not: GeoPS' messages travel a quarter "
@@ -91,6 +96,10 @@ CLAIMS: Sequence[Claim[Evidence]] = (
     Claim("changes", _CHANCE, "Topics that brokers begin or cease to want (7a)", "80 % fewer",
           below_all(changes, ["bayeux", "tco"]), cut_by(0.80), "",
           "the least over rates of change"),
+    Claim("subscribing-fast", _CHANCE,
+          "Subscription overhead is cut where subscriptions change fast (1)", "over 40 %",
+          below_all(subscribing, ["bayeux"], [FAST]), cut_by(0.40), "",
+          "section 1 does not say with which users; TCO has no trees to subscribe at"),
     Claim("delay", _CHANCE, "Delay, against Bayeux and TCO (7b)", "10 % less",
           below_all(delay, ["bayeux", "tco"]), cut_by(0.10), _HOPS),
     Claim("overhead", _CHANCE, "Messages for each publication, against both (7c)",
