@@ -76,8 +76,19 @@ def test_shares_are_judged_against_the_right_system() -> None:
     assert found["patterns"][0] == "met"
     assert found["tco"][0] == "missed"  # its delay is less, not more
     assert found["hashed-overhead"][0] == "met"
+    assert found["interests-overhead"][0] == "not run"
     assert found["hashed-delay"][1].endswith("with places: 59 %")
     assert found["reconfiguring"][1] == "by changes an hour 0.1: 56 %"
+
+
+def test_users_of_a_file_have_runs_of_their_own() -> None:
+    cells = [cell for cell in grid(TINY, 1, "", "interests.parquet") if cell.part == "interests"]
+    assert [cell.setting.users_are for cell in cells] == ["interests"] * len(cells)
+    found = verdicts([hours(cell, FIGURES[cell.setting.what]) for cell in cells], [])
+    assert found["interests-overhead"] == ("met", "56 % (4 against TCO's 9)")
+    assert found["interests-delay"][0] == "met"
+    assert found["interests-subscribing"] == ("met", "60 % (400 against Bayeux (static)'s 1,000)")
+    assert found["overhead"][0] == "not run"
 
 
 def test_overhead_by_cluster_is_judged_at_the_time_between_exchanges_of_all_other_runs() -> None:
@@ -180,8 +191,10 @@ def test_a_tiny_study_is_run_continued_and_shown(tmp_path: Path) -> None:
     assert "GeoPS" in page
 
 
-def test_a_file_of_check_ins_that_is_none_is_refused_at_once(tmp_path: Path) -> None:
+def test_a_file_of_users_that_is_none_is_refused_at_once(tmp_path: Path) -> None:
     path = tmp_path / "checkins.parquet"
     path.write_text("nothing")
     with pytest.raises(ValueError, match="cannot be read as Parquet"):
         DYNATOPS.plan(Options(checkins=path), "small", tmp_path, 1)
+    with pytest.raises(ValueError, match="cannot be read as Parquet"):
+        DYNATOPS.plan(Options(interests=path), "small", tmp_path, 1)

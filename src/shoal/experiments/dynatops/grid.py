@@ -19,7 +19,7 @@ from shoal.experiments.studies.study import ScaleName
 
 Part = Literal[
     "location", "cluster", "update", "own", "weight",
-    "poisson", "pattern", "free", "rate", "base", "goal", "planner",
+    "poisson", "pattern", "free", "rate", "base", "goal", "planner", "interests",
 ]  # fmt: skip
 BY_PLACE: tuple[What, ...] = (
     "bayeux", "bayeux-location", "bayeux-near", "geops", "chash", "bnr", "up", "dynatops",
@@ -34,6 +34,8 @@ CHANGE_RATES = (0.025, 0.05, 0.1)
 FREE_HOURS = (5, 10, 20, 40)
 RATES = (1.0, 10.0, 100.0)
 BASES = (4, 16)
+# Topics where users are those of a file.
+INTERESTS = 80
 
 
 class Scale(NamedTuple):
@@ -68,6 +70,7 @@ class Cell(NamedTuple):
         setting = self.setting
         varied = {
             "location": "",
+            "interests": "",
             "cluster": f"{setting.cluster}-brokers-",
             "update": f"{setting.cluster}-brokers-{setting.update_hours}-hours-",
             "own": f"{setting.users_are}-{setting.own}-",
@@ -90,12 +93,12 @@ class Cell(NamedTuple):
         return slots * setting.users * (2 if setting.what in PLACED else 1) / 1_000_000
 
 
-def grid(scale: Scale, seed: int, trace: str) -> list[Cell]:
-    """Every run, in the order of the figures."""
-    return list(_cells(scale, seed, trace))
+def grid(scale: Scale, seed: int, trace: str, interests: str = "") -> list[Cell]:
+    """Every run, in the order of the figures; those of a file of interests last."""
+    return list(_cells(scale, seed, trace, interests))
 
 
-def _cells(scale: Scale, seed: int, trace: str) -> Iterator[Cell]:
+def _cells(scale: Scale, seed: int, trace: str, interests: str) -> Iterator[Cell]:
     located = Setting(
         what="dynatops",
         seed=seed,
@@ -148,3 +151,7 @@ def _cells(scale: Scale, seed: int, trace: str) -> Iterator[Cell]:
     for base in BASES:
         yield cell("base", by_chance, what="bayeux", base=base)
         yield cell("base", located, what="bayeux-near", base=base)
+    if interests:
+        read: dict[str, object] = {"users_are": "interests", "trace": interests}
+        for what in BY_CHANCE:
+            yield cell("interests", by_chance, what=what, topics=INTERESTS, **read)

@@ -281,6 +281,21 @@ def tco_under_zipf(evidence: Evidence) -> Outcome | None:
     return Outcome(f"of Bayeux's delay: {text}", sum(holds) / len(holds))
 
 
+def below_among_interests(figure: Figure, others: Sequence[What]) -> Judge:
+    """By what part DYNATOPS is below the best of these, with the users of a file."""
+
+    def judge(evidence: Evidence) -> Outcome | None:
+        runs = evidence.runs("interests", ["dynatops", *others])
+        if runs is None:
+            return None
+        best = min(others, key=lambda what: figure(runs[what]))
+        ours, theirs = figure(runs["dynatops"]), figure(runs[best])
+        text = f"{percent(1 - ours / theirs)} ({number(ours)} against {NAMES[best]}'s "
+        return Outcome(f"{text}{number(theirs)})", 1 - ours / theirs)
+
+    return judge
+
+
 # --- how often, and plans -----------------------------------------------------------------------
 
 

@@ -84,7 +84,7 @@ class Model:
     def __init__(self, setting: Setting, crowd: Crowd) -> None:
         self.setting = setting
         self._crowd = crowd
-        self._geography = None if setting.users_are == "poisson" else _geography(setting)
+        self._geography = _geography(setting) if setting.users_are == "location" else None
         self._structure, self._roots = _structure(setting, self._geography)
         brokers = self._structure.size
         topics = setting.topics if self._geography is None else setting.columns * setting.rows
@@ -201,6 +201,8 @@ class Model:
     def slots(self) -> Iterator[Slot]:
         """Hour by hour; users and brokers are then where they are at its end."""
         rates = np.full(self.users.shape[1], self.setting.rate)
+        if self._crowd.rates is not None:
+            rates = rates * self._crowd.rates
         for hour, changes in enumerate(self._crowd.slots):
             before = self.users > 0
             handovers, roaming = self._change(changes)

@@ -71,6 +71,7 @@ def conclude(
         tables=(
             _table(evidence, "location", BY_PLACE, "Users with places"),
             _table(evidence, "poisson", BY_CHANCE, "Users without places, fast change"),
+            _table(evidence, "interests", BY_CHANCE, "Users of a file of interests"),
             _rates(evidence),
             _bases(evidence),
             _readings(evidence),

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from shoal.experiments.dynatops.grid import Cell, Part
+from shoal.experiments.dynatops.interests import read_interests
 from shoal.experiments.dynatops.model import Model, Slot
 from shoal.experiments.dynatops.setting import Setting
 from shoal.experiments.dynatops.users import draw_crowd
@@ -51,7 +52,9 @@ class ModelRun(Run[Hours], frozen=True, kw_only=True):
     summary_type = Hours
 
     def measure(self) -> Hours:
-        slots = Model(self.setting, draw_crowd(self.setting)).run()
+        is_read = self.setting.users_are == "interests"
+        crowd = (read_interests if is_read else draw_crowd)(self.setting)
+        slots = Model(self.setting, crowd).run()
         return Hours(key=self.key, part=self.part, setting=self.setting, slots=slots)
 
 

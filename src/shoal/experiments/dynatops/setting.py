@@ -14,7 +14,7 @@ import msgspec
 
 from shoal.overlays.tco.construction import Goal
 
-Users = Literal["poisson", "location"]
+Users = Literal["poisson", "location", "interests"]
 Pattern = Literal["uniform", "zipf", "multimodal"]
 # bnr and up are DYNATOPS with one half of it: brokers change places, or users are placed.
 # In chash, users and brokers are where consistent hashing puts them, and stay.
@@ -31,7 +31,8 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One run; a seed decides users, brokers and keys.
 
     what          the system
-    users_are     how subscriptions change: each by chance (6.1.2), or with where users are (6.1.1)
+    users_are     how subscriptions change: each by chance (6.1.2), with where users are (6.1.1), or
+                  as a file of interests has it (ours)
     brokers       Poisson: how many; else one for each cell
     topics        Poisson: how many; else one for each cell
     columns, rows of the grid of cells, with `users_are` "location"
@@ -52,7 +53,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     steepness     sigma of Zipf's law
     base          of Bayeux's identifiers: with 2 its tables are as large as Chord's
     goal          of TCO: few neighbours of the broker with most, or few links
-    trace         a file of check-ins instead of drawn users; empty: none
+    trace         a file of check-ins instead of drawn users, or that of interests; empty: none
     """
 
     what: What

@@ -15,13 +15,20 @@ if TYPE_CHECKING:
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose ways the users of the location model go."""
+    """Whose ways the users of the location model go; who wants what, in runs of our own."""
 
     checkins: Annotated[
         Path | None,
         msgspec.Meta(
             description="Check-ins (user, week_traj, seq, weekday, minute_of_day, lat, lon); "
             "without, users are drawn."
+        ),
+    ] = None
+    interests: Annotated[
+        Path | None,
+        msgspec.Meta(
+            description="Users' interests (user, symbol, tweets, first, last), in Parquet; "
+            "without, runs with them are left out."
         ),
     ] = None
 
@@ -33,21 +40,25 @@ class DynatopsPlan:
 
     def __init__(self, options: Options, scale: ScaleName, root: Path, seed: int) -> None:
         from shoal.experiments.dynatops.grid import SCALES
+        from shoal.experiments.dynatops.interests import check_interests
         from shoal.experiments.dynatops.plans import PLAN_SCALES
         from shoal.experiments.dynatops.users import check_trace
 
         self._scale, self._plans = SCALES[scale], PLAN_SCALES[scale]
         self._root, self._seed = root, seed
         self._trace = "" if options.checkins is None else str(options.checkins.resolve())
+        self._interests = "" if options.interests is None else str(options.interests.resolve())
         if self._trace:
             check_trace(Path(self._trace))
+        if self._interests:
+            check_interests(Path(self._interests))
 
     def runs(self) -> Sequence[Task]:
         from shoal.experiments.dynatops.grid import grid
         from shoal.experiments.dynatops.plans import plan_runs
         from shoal.experiments.dynatops.runs import model_runs
 
-        cells = grid(self._scale, self._seed, self._trace)
+        cells = grid(self._scale, self._seed, self._trace, self._interests)
         plans = plan_runs(self._plans, self._seed, self._root)
         return [*model_runs(cells, self._root), *plans]
 

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from shoal.experiments.dynatops.columns import check_columns
 from shoal.experiments.dynatops.setting import Setting
 
 TOPICS_PER_USER = 5
@@ -43,11 +44,15 @@ class Change(NamedTuple):
 
 
 class Crowd(NamedTuple):
-    """All users: what they want and where they are at first, and what changes in each slot."""
+    """All users: what they want and where they are at first, and what changes in each slot.
+
+    rates (topics): how often each is published to, in units of the mean; None: all alike.
+    """
 
     wanted: Sequence[Topics]
     cells: Sequence[int]
     slots: Sequence[Sequence[Change]]
+    rates: npt.NDArray[np.float64] | None = None
 
 
 def draw_crowd(setting: Setting) -> Crowd:
@@ -184,16 +189,7 @@ _COLUMNS = ("user", "week_traj", "seq", "weekday", "minute_of_day", "lat", "lon"
 
 def check_trace(path: Path) -> None:
     """ValueError unless the file has check-ins."""
-    import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
-    import pyarrow.parquet as pq  # type: ignore[import-untyped]  # as above
-
-    try:
-        names = pq.read_schema(path).names
-    except (OSError, pa.ArrowInvalid) as error:
-        raise ValueError(f"{path}: cannot be read as Parquet: {error}") from None
-    missing = [name for name in _COLUMNS if name not in names]
-    if missing:
-        raise ValueError(f"{path}: has no column {', '.join(missing)}; check-ins need them")
+    check_columns(path, _COLUMNS, "check-ins")
 
 
 def _read_visits(setting: Setting, random: Random) -> Visits:
@@ -201,7 +197,7 @@ def _read_visits(setting: Setting, random: Random) -> Visits:
 
     Each user chains weeks of one person, drawn with repetition, from a random time on.
     """
-    import pyarrow.parquet as pq
+    import pyarrow.parquet as pq  # type: ignore[import-untyped]  # pyarrow ships no types
 
     table = pq.read_table(Path(setting.trace), columns=list(_COLUMNS)).to_pandas()
     table = table[table.lon.between(WEST, EAST) & table.lat.between(SOUTH, NORTH)]
