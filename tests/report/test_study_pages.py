@@ -84,6 +84,8 @@ def test_a_claim_has_one_row_whatever_the_data_sets() -> None:
     )
     assert html.count(' id="delay"') == html.count('class="reason"') == 1
     assert '<td colspan="5">Read as: the best. links differ</td>' in html
+    for heading in ("The paper", "Met within", "Ours, quotes", "Ours, flights"):
+        assert html.count(f'<td data-heading="{heading}">') == 2
     for line in ("Quotes", "Flights"):
         assert f"{line}: of the paper's 2 claims 1 met, 1 missed." in text
         assert f"{line}: of the paper's 2 claims 1 met, 1 missed." in html

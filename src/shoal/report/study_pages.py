@@ -9,7 +9,7 @@ Example: `write_pages(folder, read_study(folder / "study.json"))`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 
@@ -144,34 +144,45 @@ def _style(name: str) -> Markup:
 
 
 def _claims(study: StudyReport) -> Markup:
-    columns = (*COLUMNS, *_headings(study.claims))
+    ours = _headings(study.claims)
+    columns = (*COLUMNS, *ours)
     head = tag("thead", tag("tr", [tag("th", name, scope="col") for name in columns]))
-    names = datasets(study.claims)
+    headings = dict(zip(datasets(study.claims), ours, strict=True))
     bodies = [
         tag(
             "tbody",
             tag("tr", tag("th", section, colspan=len(columns), scope="rowgroup"), class_="group"),
-            [_claim(found, names) for found in claims],
+            [_claim(found, headings) for found in claims],
         )
         for section, claims in sections(study.claims).items()
     ]
     return tag("div", tag("table", head, bodies, class_="claims"), class_="wide")
 
 
-def _claim(found: Sequence[Finding], names: Sequence[str]) -> Markup:
+def _claim(found: Sequence[Finding], headings: Mapping[str, str]) -> Markup:
+    """A row, with the heading of its column by data set.
+
+    On a phone cells stand one below the other, and each says its heading itself.
+    """
+    _, paper, band = COLUMNS
     why = reason(found)
     by_name = {one.dataset: one for one in found}
     row = tag(
         "tr",
         tag("td", found[0].claim),
-        tag("td", found[0].paper),
-        tag("td", found[0].band),
-        [tag("td", _verdict(by_name[name]) if name in by_name else None) for name in names],
+        tag("td", found[0].paper, data_heading=paper),
+        tag("td", found[0].band, data_heading=band),
+        [
+            tag("td", _verdict(by_name[name]), data_heading=heading)
+            if name in by_name
+            else tag("td")
+            for name, heading in headings.items()
+        ],
         id_=found[0].id,
         class_="explained" if why else None,
     )
     return (
-        join(row, tag("tr", tag("td", why, colspan=3 + len(names)), class_="reason"))
+        join(row, tag("tr", tag("td", why, colspan=3 + len(headings)), class_="reason"))
         if why
         else row
     )
