@@ -156,6 +156,13 @@ async def test_brokers_are_asked_past_any_proxy(monkeypatch: pytest.MonkeyPatch)
 
 
 @on_loop
+async def test_who_is_connected_to_says_for_whom_it_waits() -> None:
+    async with running(network(2), "B2") as (second,):
+        why = "B1 connects to this broker, and has not yet"
+        assert second.missing() == [f"link to B1 ({why})", "tables of B1"]
+
+
+@on_loop
 async def test_the_admin_port_says_what_is_missing_and_what_goes_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -62,6 +62,14 @@ class Link:
             return False
         return self.is_lasting or self.is_dialled or self.session.state is not State.IDLE
 
+    @property
+    def why_not(self) -> str:
+        """Why it is not up, where there is a reason."""
+        if self.problem or self.is_dialled or self.session.state in (State.UP, State.GONE):
+            return self.problem
+        so_far = "is not back" if self.connections else "has not yet"
+        return f"{self.session.neighbour} connects to this broker, and {so_far}"
+
     def is_over(self, now_us: int) -> bool:
         """Whether it is no more, and nobody will ask about it, or comes back for it."""
         if self.connection is not None:
@@ -105,7 +113,7 @@ class Link:
         return {
             "neighbour": session.neighbour,
             "state": session.state.value,
-            "problem": self.problem,
+            "problem": self.why_not,
             "away_us": away_us,
             "protocol": session.protocol,
             "is_lasting": self.is_lasting,
