@@ -6,6 +6,7 @@ SHOAL_SEEDS="7" or "0-999" replays chosen ones.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
 
@@ -35,11 +36,13 @@ SYSTEMS = pytest.mark.parametrize("system", PLAYED)
 # Of OctopiA, where publications are spread over trees; where bits come with filters.
 SPREAD = (0, 2)
 SHARP = (0, 3, 11)
+# Where some brokers are of earlier versions.
+MIXED = (1, 4)
 
 
-def _play(system: str, seeds: Iterable[int], *, spreads: bool = False, sharp_bits: int = 0) -> None:
+def _play(system: str, seeds: Iterable[int], **options: Any) -> None:
     for seed in chosen(seeds):
-        network = RandomCustody(seed, system, spreads=spreads, sharp_bits=sharp_bits)
+        network = RandomCustody(seed, system, **options)
         problems = network.run()
         told = "\n".join([*network.happened, *problems[:20]])
         assert not problems, f"SHOAL_SEEDS={seed} {system}:\n{told}"
@@ -59,10 +62,16 @@ def test_what_is_settled_has_arrived_where_bits_are_sharp() -> None:
     _play("octopia", SHARP, sharp_bits=2)
 
 
+@pytest.mark.parametrize("sharp_bits", [0, 2])
+def test_what_is_settled_has_arrived_beside_earlier_versions(sharp_bits: int) -> None:
+    _play("octopia", MIXED, sharp_bits=sharp_bits, mixed=True)
+
+
 @pytest.mark.soak
 def test_what_is_settled_has_arrived_where_bits_are_sharp_in_many() -> None:
     _play("octopia", SOAK, sharp_bits=2)
     _play("octopia", SOAK, spreads=True, sharp_bits=1)
+    _play("octopia", SOAK, sharp_bits=2, mixed=True)
 
 
 @pytest.mark.soak

@@ -7,10 +7,11 @@ from collections import Counter
 import msgspec
 import pytest
 
+from shoal.broker.effects import LinkLoad, Loads
 from shoal.broker.messages import Advertise, RoutedPublication, Subscribe
 from shoal.overlays.octopia.messages import Notification, Spread
-from shoal.overlays.octopia.parameters import Dynamic
-from tests.broker.transcript import advertisement, publish, subscription
+from shoal.overlays.octopia.parameters import Congestion, Dynamic, Parameters
+from tests.broker.transcript import Stage, advertisement, publish, subscription
 from tests.overlays.octopia.stages import ProductStage
 
 
@@ -95,3 +96,23 @@ def test_what_a_lost_link_has_not_settled_goes_the_usual_way_once_more() -> None
     here.settle()
     got = {client for _, client in here.delivered()}
     assert got >= {name for name in here.brokers if name[1] != "1"}
+
+
+def test_nothing_is_spread_where_a_cluster_has_a_region_more() -> None:
+    """There are as many brokers as in a whole product of the host's regions."""
+    parameters = Parameters(
+        rows=(("a0", "a1", "a2"), ("b0", "b1", ""), ("c0", "", "")),
+        parents=(0, 1),
+        dynamic=Dynamic.SPREAD,
+        congestion=Congestion.PAPER,
+    )
+    here = Stage(parameters.product().links, "octopia", parameters)
+    here.ask("a1", "P", Advertise(advertisement("p")))
+    here.settle()
+    for name in here.brokers:
+        here.ask(name, name, Subscribe(subscription(name, client=name)))
+    here.settle()
+    here.handle("a1", Loads({each: LinkLoad(50, 50, 50) for each in ("a0", "a2", "b1")}))
+    here.ask("a1", "P", publish(1))
+    here.settle()
+    assert sorted(each.client for _, each in here.deliveries) == sorted(here.brokers)

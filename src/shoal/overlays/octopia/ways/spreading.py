@@ -13,7 +13,7 @@ a lost link may have taken goes once more the usual way, marked: doors know what
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from shoal.broker.effects import Effect, Send
 from shoal.model import BrokerId
@@ -74,8 +74,7 @@ class Spreading:
         regions = tuple(self._tables.homes)
         ways = self._onward(regions, None)
         near = all(self._product.position(each).region == self._region for each in entries.values())
-        is_whole = len(self._product.brokers) == self._product.clusters * len(regions)
-        if None in ways or not near or not is_whole:
+        if None in ways or not near or not self._is_whole(regions):
             return False
         clusters = owed | 1 << self._cluster
         aside = min(entries.values(), key=cost)
@@ -85,6 +84,13 @@ class Spreading:
         self._go_on(publications, 0, 0, frozenset((self._region,)), now_us, out)
         self._send(aside, Spread(publications, 1, clusters, regions), out)
         return True
+
+    def _is_whole(self, regions: Collection[int]) -> bool:
+        """Whether every cluster has a broker in each of these regions, and none elsewhere."""
+        product = self._product
+        places = [Position(region, each) for region in regions for each in range(product.clusters)]
+        are_there = all(product.at(each) is not None for each in places)
+        return are_there and len(product.brokers) == len(places)
 
     def receive(self, neighbour: BrokerId, message: Spread, now_us: int, out: list[Effect]) -> None:
         """What a neighbour spreads."""
