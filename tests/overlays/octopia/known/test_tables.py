@@ -1,30 +1,27 @@
-"""The rows of a cluster's tables, and what one that comes may cost."""
+"""The tree of a cluster as its brokers have said it, also where their words do not fit together."""
 
 from __future__ import annotations
 
-import time
+import pytest
 
-from shoal.overlays.octopia.known.tables import Entry, Tables
-from tests.broker.transcript import advertisement, subscription
-from tests.overlays.hard_pairs import MANY, hostile_one, hostile_patterns
-from tests.overlays.octopia.stages import ProductStage
+from shoal.overlays.octopia.known.tables import Tables
+from shoal.overlays.octopia.places.labels import Product
+
+PRODUCT = Product((("A", "B"), ("C", "D"), ("E", "F"), ("G", "H")), (0, 0, 2))
 
 
-def test_one_row_against_many_that_are_hard_to_compare_takes_bounded_work() -> None:
-    product = ProductStage().product
-    rows: dict[Entry, None] = {}
-    by_advertisement, by_subscription = (Tables(0, 0, product, each) for each in (rows, {}))
-    for number, text in enumerate(hostile_patterns()):
-        by_advertisement.advertise("a1", advertisement(f"a{number}", text))
-        by_subscription.add(0, subscription(f"s{number}", text))
-    good = by_advertisement.advertise("a1", advertisement("good", "x > 5"))
-    started_s = time.process_time()
-    entry = by_advertisement.add(0, subscription("s", hostile_one()))
-    row = by_subscription.advertise("a1", advertisement("a", hostile_one()))
-    assert time.process_time() - started_s < 1.0
-    # What was not compared may overlap: a publication that nobody wants does no harm.
-    assert len(row.overlapping) == MANY
-    assert all(entry in each.overlapping for each in by_advertisement.secondary.values())
-    # The next has as much again.
-    other = by_advertisement.add(0, subscription("other", "x < 5 AND s = 'c'"))
-    assert other not in good.overlapping
+@pytest.mark.parametrize("own", range(4))
+def test_a_circle_of_words_ends(own: int) -> None:
+    """A place that was taken anew links up to one whose broker has yet to say its new way: a
+    broker that looked for the way to them never came to an end."""
+    tables = Tables(own, 0, PRODUCT, {})
+    tables.link_up(0, 1)
+    for region in range(4):
+        tables.next_region(region)
+        tables.is_below(region)
+    if own > 1:
+        assert tables.next_region(0) == tables.next_region(1) == tables.own.up
+        assert not tables.is_below(0)
+    tables.link_up(1, None)
+    tables.link_up(0, 1)
+    assert tables.is_below(3)

@@ -188,17 +188,25 @@ class Tables:
 
     def is_below(self, region: int) -> bool:
         """Whether the region is this one, or links up to it, over others or not."""
-        here: int | None = region
-        while here is not None and here != self.region:
-            here = self.homes[here].up
-        return here is not None
+        return self._below_here(region) is not None
 
     def _look(self, region: int) -> int | None:
+        below = self._below_here(region)
+        return self.own.up if below is None else below
+
+    def _below_here(self, region: int) -> int | None:
+        """The last region before this one on the way up from another, if it leads here.
+
+        It is not longer than there are regions: for a while words may make a circle, when a place
+        is taken anew and who linked up to it has yet to say that it links up elsewhere.
+        """
         here: int | None = region
         before = region
-        while here is not None and here != self.region:
+        for _ in self.homes:
+            if here is None or here == self.region:
+                break
             before, here = here, self.homes[here].up
-        return self.own.up if here is None else before
+        return before if here == self.region else None
 
     # --- advertisements of other clusters -----------------------------------------------------
 
