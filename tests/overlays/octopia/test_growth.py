@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import pytest
 
+from shoal.broker.effects import EndLink, Received
 from shoal.broker.strategy import BrokerContext
 from shoal.model import Subscription
 from shoal.overlays.octopia.oracle import problems
 from shoal.overlays.octopia.parameters import Parameters
 from shoal.overlays.octopia.places.labels import Position, Product
-from shoal.overlays.octopia.places.roster import Place, Roster, Stay
+from shoal.overlays.octopia.places.roster import Place, Places, Roster, Stay
 from shoal.overlays.octopia.protocol import Octopia
 from shoal.overlays.system import Picture
 from shoal.simulation.world import World
 from tests.broker.transcript import advertisement, publish, subscription
+from tests.overlays.octopia.stages import ProductStage
 from tests.seeds.networks.random_changes import ChangingNetwork
 from tests.seeds.networks.random_network import UNTIL_US, SeededUnderlay
 
@@ -179,3 +181,12 @@ def test_who_names_its_place_may_join_at_any_broker() -> None:
     assert strategy.is_ready
     assert here.problems() == []
     assert here.got() == [("SD", 1)]
+
+
+def test_the_link_to_one_that_has_left_ends_also_where_it_was_down() -> None:
+    """Nobody said so over it, and who was left dialled for ever, and was not whole."""
+    here = ProductStage("ab", (0,), 2)
+    here.break_link("a0", "a1")
+    left = Places((Place("a1", 5, Stay.LEFT, 0, 0, 1),))
+    assert EndLink("a1") in here.handle("a0", Received("b0", left))
+    assert EndLink("a1") not in here.handle("b1", Received("b0", left))

@@ -13,7 +13,16 @@ from collections.abc import Collection, Iterable, Mapping, Sized
 
 import msgspec
 
-from shoal.broker.effects import Effect, LinkState, Loads, Notify, Started, TimerKey, WatchLoads
+from shoal.broker.effects import (
+    Effect,
+    EndLink,
+    LinkState,
+    Loads,
+    Notify,
+    Started,
+    TimerKey,
+    WatchLoads,
+)
 from shoal.broker.messages import Carrier, Message, Rejected
 from shoal.broker.onward import Asked, Onward
 from shoal.broker.strategy import BaseStrategy, BrokerContext, ProtocolError
@@ -247,6 +256,9 @@ class Octopia(BaseStrategy):
         if not news:
             return
         news = self._news.pass_on(news, source, now_us, out, is_placed=self.is_placed)
+        left = {place.broker for place in news if place.stay is Stay.LEFT}
+        # Who left while a link was down cannot say over it that it ends.
+        out += [EndLink(each) for each in self._given if each in left - self._linked]
         if self.is_placed:
             self._resident.follow(news, out)
         elif self.broker in self.product:
