@@ -11,17 +11,23 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.seeds.custody.custody_networks import PLAYED
 from tests.seeds.custody.traces import traces, wear_out
 
+# A cluster, an overlay with cycles, and views that brokers share; the others are of these kinds.
+KINDS = ("bluedove", "octopia", "dynatops")
 
-def test_a_run_is_a_function_of_its_seed() -> None:
+
+@pytest.mark.parametrize("systems", [KINDS, pytest.param(PLAYED, marks=pytest.mark.soak)])
+def test_a_run_is_a_function_of_its_seed(systems: tuple[str, ...]) -> None:
     """Each is played here behind the ones before it, there behind those after it."""
-    code = [sys.executable, "-m", "tests.seeds.custody.traces", *reversed(PLAYED)]
+    code = [sys.executable, "-m", "tests.seeds.custody.traces", *reversed(systems)]
     environment = os.environ | {
         "PYTHONHASHSEED": "7",
         "PYTHONPATH": os.pathsep.join(filter(None, (str(Path.cwd()), *sys.path))),
     }
     other = subprocess.run(code, env=environment, check=True, capture_output=True, text=True)
     wear_out()
-    assert traces(PLAYED) == json.loads(other.stdout)
+    assert traces(systems) == json.loads(other.stdout)

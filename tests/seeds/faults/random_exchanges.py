@@ -20,7 +20,8 @@ from shoal.overlays.self_organising.moves.moving_publishers import MovingPublish
 from shoal.overlays.self_organising.quiet_ring.states import State
 from shoal.overlays.tree.oracle import check_tables, expected_tables, next_hops
 from shoal.simulation.judging.checkers import TimedSubscription, Verdict, check_deliveries
-from shoal.simulation.nodes import DETECTION_US
+from shoal.simulation.links.reliable import ReliableBroker
+from shoal.simulation.nodes import DETECTION_US, BrokerNode
 from shoal.simulation.trace import Published
 from tests.forced_exchanges import BEGIN, SYSTEM, WITH_MOVES, Exchanged, Forced
 from tests.seeds.networks.random_network import END_US, SECOND_US, SETTLE_US, RandomNetwork
@@ -98,7 +99,7 @@ class RandomExchanges:
         if not self.trees or self.trees[-1][1] != links:
             self.trees.append((now_us, links))
         for name, node in self.world.brokers.items():
-            if node._holding is not None:
+            if _holds(node):
                 self._holding.setdefault(name, now_us)
             elif (since_us := self._holding.pop(name, now_us)) < now_us - HELD_US:
                 self._held.append((since_us, now_us, (name,)))
@@ -231,7 +232,7 @@ class RandomExchanges:
             ]
             if isinstance(strategy.routing, MovingPublishers) and strategy.routing.is_moving:
                 problems.append(f"a publisher still moves through {name}")
-            if overlay._ring.state is not State.FREE or world.brokers[name]._holding is not None:
+            if overlay._ring.state is not State.FREE or _holds(world.brokers[name]):
                 problems.append(f"{name} is {overlay._ring.state}")
         homes = [
             (row, world.publisher_broker(row.publisher)) for row in network.kept_advertisements
@@ -246,6 +247,12 @@ class RandomExchanges:
         return problems + check_tables(
             {name: rows for name, rows in expected.items() if name in tables}, tables
         )
+
+
+def _holds(node: BrokerNode) -> bool:
+    """Whether it holds something back, itself or, over links that lose, its reliable links do."""
+    machine = node.machine
+    return node._holding is not None or (isinstance(machine, ReliableBroker) and machine.is_holding)
 
 
 def is_tree(brokers: list[str], links: list[tuple[str, str]] | Links) -> bool:

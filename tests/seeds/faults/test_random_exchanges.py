@@ -57,6 +57,12 @@ def test_what_was_found_over_bad_links() -> None:
     _exchange(FOUND_LOSSY, {"lossy": True}, SELDOM_US)
 
 
+@pytest.mark.soak
+def test_what_is_held_back_over_bad_links_is_under_way() -> None:
+    """Brokers held still for 6 s, and a client unsubscribed meanwhile."""
+    _exchange((42933, 43285), {"lossy": True}, OFTEN_US)
+
+
 def test_exchanges_under_load() -> None:
     _exchange(range(100, 103), {}, OFTEN_US)
 

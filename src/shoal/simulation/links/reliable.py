@@ -124,6 +124,11 @@ class ReliableBroker:
         self._acknowledge(out)
         return out
 
+    @property
+    def is_holding(self) -> bool:
+        """Whether the broker takes nothing, or not all, for now, or what waited is yet to come."""
+        return self._but is not None or bool(self._requests)
+
     def owes(self, neighbour: BrokerId) -> bool:
         """Whether something sent to this neighbour is not acknowledged."""
         channel = self._channels.get(neighbour)
