@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from statistics import median
 from typing import TYPE_CHECKING
 
 from rich.table import Table
@@ -13,11 +14,25 @@ if TYPE_CHECKING:
 
 NO_BREAK_SPACE = "\N{NO-BREAK SPACE}"
 
+# What a seed's row says as a run's does.
+SPREAD = (
+    "message_rate_per_s",
+    "delay_mean_us",
+    "hops_mean",
+    "migrations",
+    "subscriber_moves",
+    "exchanges",
+    "message_overhead",
+    "delivered",
+)
 _STYLES = {"better": "green", "worse": "yellow", "": "dim"}
 
 
 def outcome_table(runs: Sequence[Run]) -> Table:
-    """Every metric of the report's table, runs side by side, changes against the first."""
+    """Every metric of the report's table, runs side by side, changes against the first.
+
+    Runs of several seeds have their medians over these above the figures of the first seed.
+    """
     from shoal.report.comparison import GROUPS, verdict
     from shoal.report.drawing import figures
 
@@ -25,6 +40,8 @@ def outcome_table(runs: Sequence[Run]) -> Table:
     table.add_column("")
     for run in runs:
         table.add_column(run.name, justify="right")
+    if any(run.seeds for run in runs):
+        _add_medians(table, runs)
     for group, metrics in GROUPS:
         table.add_row(Text(group, style="bold"))
         for metric in metrics:
@@ -34,13 +51,42 @@ def outcome_table(runs: Sequence[Run]) -> Table:
                 cell = Text(metric.show(value))
                 if run is not runs[0]:
                     change = figures.change(value, before) if metric.compared else ""
-                    # Ordinary blanks at the end of a cell would not count in its alignment.
-                    change = change.replace(" ", "").rjust(8, NO_BREAK_SPACE)
-                    cell.append(change, _STYLES[verdict(value, before)])
+                    cell.append(_aligned(change), _STYLES[verdict(value, before)])
                 cells.append(cell)
             label = f"  {metric.label}" + (f", {metric.unit}" if metric.unit else "")
             table.add_row(label, *cells)
     return table
+
+
+def _add_medians(table: Table, runs: Sequence[Run]) -> None:
+    """The main figures of all seeds; a change against the first run is in the sentences below."""
+    from shoal.report.comparison import GROUPS
+    from shoal.report.drawing.figures import count
+
+    counts = sorted({len(run.seeds) or 1 for run in runs})
+    table.add_row(Text(f"Median of {' or '.join(map(count, counts))} seeds", style="bold"))
+    for metric in (
+        metric for _, metrics in GROUPS for metric in metrics if metric.column in SPREAD
+    ):
+        unit = f", {metric.unit}" if metric.unit else ""
+        cells = [_middle(run, metric.column, metric.show) for run in runs]
+        pad = "" if len(cells) == 1 else _aligned("")
+        table.add_row(
+            f"  {metric.label}{unit}", cells[0], *(Text(cell + pad) for cell in cells[1:])
+        )
+    table.add_row("")
+    table.add_row(Text("Figures below: of the first seed only", style="italic"))
+
+
+def _middle(run: Run, column: str, show: Callable[[float | None], str]) -> str:
+    """The median over a run's seeds; its own figure where it has one."""
+    values = [row[column] for row in run.seeds or [run.metrics] if row[column] is not None]
+    return show(median(values) if values else None)
+
+
+def _aligned(change: str) -> str:
+    """As wide as each change: ordinary blanks at a cell's end would not count in its alignment."""
+    return change.replace(" ", "").rjust(8, NO_BREAK_SPACE)
 
 
 def verdict_line(runs: Sequence[Run], judge: str = "Spark") -> str:
@@ -52,6 +98,7 @@ def verdict_line(runs: Sequence[Run], judge: str = "Spark") -> str:
         for column in ("expected", "delivered", "lost", "duplicated", "phantom")
     }
     across = f" in {len(runs)} runs" if len(runs) > 1 else ""
+    across += " of the first seed" if any(run.seeds for run in runs) else ""
     return (
         f"deliveries expected by {judge}{across}: {count(totals['expected'])}, "
         f"delivered: {count(totals['delivered'])}, lost: {count(totals['lost'])}, "

@@ -11,10 +11,10 @@ from urllib.parse import unquote
 
 import typer
 from rich.console import Console
-from rich.status import Status
 from rich.table import Table
 
 from shoal.cli.support.errors import UserError
+from shoal.cli.support.waiting import Waiting, waiting
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,14 +53,14 @@ def spark_command(
     master: str,
     memory: str,
     inputs: Sequence[Path] = (),
-) -> Iterator[tuple[SparkSession, Status]]:
+) -> Iterator[tuple[SparkSession, Waiting]]:
     """A session for one command and its status line; what a user did wrong as UserError.
 
     Where the `inputs` are said and small, it is one for little work.
     """
     check_new(out, overwrite=overwrite)
     # Before PySpark is imported, which takes a while by itself.
-    with Console(stderr=True).status("starting Spark") as status:
+    with waiting("starting Spark", _bytes_of(inputs)) as status:
         from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
         from pyspark.errors import PySparkException
 
@@ -103,7 +103,7 @@ class Making(NamedTuple):
         """
         check_new(self.out, overwrite=self.overwrite)
         if without is not None and self.engine == "auto" and self.master == LOCAL_MASTER:
-            with Console(stderr=True).status(doing):
+            with waiting(doing, _bytes_of(inputs)):
                 from shoal.pipeline.small.tables import NeedsSparkError
 
                 try:
@@ -126,13 +126,17 @@ class Making(NamedTuple):
 
 def _are_small(inputs: Sequence[Path]) -> bool:
     """Whether these files and folders are known, and together small."""
-    files = (
-        file
+    return bool(inputs) and _bytes_of(inputs) <= BRIEF_BYTES
+
+
+def _bytes_of(inputs: Sequence[Path]) -> int:
+    """How many bytes these files and folders have together."""
+    return sum(
+        file.stat().st_size
         for path in inputs
         for file in (path.rglob("*") if path.is_dir() else [path])
         if file.is_file()
     )
-    return bool(inputs) and sum(file.stat().st_size for file in files) <= BRIEF_BYTES
 
 
 def check_new(out: Path | None, *, overwrite: bool) -> None:
