@@ -15,7 +15,7 @@ from tests.seeds.custody.random_growth import RandomGrowth
 # 0, 6: who came with a place of its own waited for ever for who it had joined at.  8: what was
 # numbered for a gate that went waited for the sweep, and the sweep for what was to come behind it.
 # 7: what was spread missed a region that the host's cluster had no broker in.  10: links up made a
-# circle, and a broker looked for the way for ever; a link to one that had left was dialled for ever.
+# circle, and a broker looked for the way for ever; who had left was dialled for ever.
 QUICK = (0, 2, 6, 7, 8, 10)
 SOAK = range(400)
 
