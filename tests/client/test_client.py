@@ -16,8 +16,9 @@ from shoal.client.client import MAX_REDIRECTIONS, MAX_UNREAD
 from shoal.language import FilterSyntaxError, read_plain_value
 from shoal.mqtt.codec.encoder import encode
 from shoal.mqtt.codec.packet_types import MQTT_5
-from shoal.mqtt.codec.packets import Disconnect
+from shoal.mqtt.codec.packets import Connack, Disconnect, Suback
 from shoal.mqtt.codec.properties import Properties
+from shoal.mqtt.codec.reason_codes import ReasonCode
 from tests.runtime.doors.test_mqtt_door import MqttNetwork, mqtt
 from tests.runtime.live import PATIENCE_S, on_loop, until
 from tests.strategies import VALUES
@@ -277,6 +278,32 @@ async def test_who_hangs_up_at_once_may_speak_an_older_mqtt(
                 pass
         assert ("hangs up; does it speak MQTT 3.1.1 only?" in str(caught.value)) == is_said
     server.close()
+
+
+@on_loop
+async def test_who_is_stopped_does_not_wait_for_a_broker_that_hangs() -> None:
+    """`shoal subscribe` did not end at Ctrl-C."""
+    answers = iter((encode(Connack(), MQTT_5), encode(Suback(1, (ReasonCode(1),)), MQTT_5)))
+
+    async def grant(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for answer in answers:
+            await reader.read(10_000)
+            writer.write(answer)
+        await asyncio.sleep(PATIENCE_S)
+
+    async def read(granted: asyncio.Event) -> None:
+        async with Client(f"127.0.0.1:{port}") as client, client.subscribe("a") as subscription:
+            granted.set()
+            await subscription.get()
+
+    server = await asyncio.start_server(grant, "127.0.0.1", 0)
+    port, granted = server.sockets[0].getsockname()[1], asyncio.Event()
+    reading = asyncio.create_task(read(granted))
+    await granted.wait()
+    reading.cancel()
+    done, _ = await asyncio.wait([reading], timeout=PATIENCE_S / 2)
+    server.close()
+    assert done
 
 
 @given(VALUES.filter(lambda value: value == value and abs(value) != float("inf")

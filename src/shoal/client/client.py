@@ -17,7 +17,6 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from random import Random
-from types import TracebackType
 from typing import Any
 
 from shoal.client.answers import Answers, fail
@@ -145,12 +144,7 @@ class Client:
             self._ended.result()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._session.disconnect(is_kept=self._keep is not None)
         self.flush()
         await self._stop()
@@ -331,6 +325,12 @@ class Client:
 
     async def unsubscribe(self, subscription: Subscription) -> None:
         """Take a subscription back; what waits in it is dropped."""
+        number = self.take_back(subscription)
+        if number is not None and self._session.state is State.UP:
+            await self._answers.to(number)
+
+    def take_back(self, subscription: Subscription) -> int | None:
+        """As `unsubscribe`, without waiting; the number of the request, if one was made."""
         if self._subscriptions.pop(subscription.number, None) is not None:
             self._unread -= len(subscription.messages)
             subscription.messages.clear()
@@ -338,8 +338,8 @@ class Client:
             subscription.changed.set()
             number = self._session.unsubscribe(subscription.number)
             self.flush()
-            if number is not None and self._session.state is State.UP:
-                await self._answers.to(number)
+            return number
+        return None
 
     async def next_message(self, subscription: Subscription) -> Message:
         """The next message of a subscription."""

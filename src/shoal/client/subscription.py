@@ -18,6 +18,9 @@ class Owner(Protocol):
     async def unsubscribe(self, subscription: Subscription) -> None:
         """Take a subscription back."""
 
+    def take_back(self, subscription: Subscription) -> object:
+        """The same, without waiting until the broker has it."""
+
     async def next_message(self, subscription: Subscription) -> Message:
         """The next message of a subscription."""
 
@@ -72,8 +75,12 @@ class Subscription:
         await self.granted()
         return self
 
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Who is stopped does not wait for a broker that may hang."""
+        if kind is asyncio.CancelledError:
+            self._client.take_back(self)
+        else:
+            await self.close()
 
     async def __aiter__(self) -> AsyncIterator[Message]:
         """Its messages; ends when it or its client is closed, ClientError when that has failed."""
