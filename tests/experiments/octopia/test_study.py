@@ -125,6 +125,20 @@ def test_judges_compare_ways() -> None:
     assert by_id["9a"].verdict == by_id["delay-60"].verdict == "not run"
 
 
+@pytest.mark.parametrize(
+    ("means", "verdict"), [((9.93, 9.95, 9.97), "missed"), ((9.933, 9.932, 9.931), "missed"),
+                           ((9.97, 9.95, 9.93), "met")]
+)  # fmt: skip
+def test_gains_that_read_alike_have_not_fallen(means: tuple[float, ...], verdict: str) -> None:
+    found = [
+        _measured(Setting(part="burst", way=way, seed=1, rate=rate), mean_s=mean)  # type: ignore[arg-type]
+        for rate, ours in zip((60_000, 80_000, 100_000), means, strict=True)
+        for way, mean in (("snr", 10.0), ("idr", ours))
+    ]
+    by_id = {one.id: one for one in judge_claims(CLAIMS, Evidence(found, "quotes"), "quotes")}
+    assert by_id["lower-rates"].verdict == verdict
+
+
 def test_every_judge_has_runs_to_look_at(tmp_path: Path) -> None:
     """With a figure for everything no claim is left without a verdict."""
     for scale in SCALES.values():

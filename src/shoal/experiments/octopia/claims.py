@@ -160,13 +160,16 @@ def alike_at_first(evidence: Evidence) -> Outcome | None:
 
 
 def falls(varied: str, part: Part, *, is_rising: bool) -> Judge:
-    """The share of steps at which IDR's gain falls as what is varied rises, or falls itself."""
+    """The share of steps at which IDR's gain falls as what is varied rises, or falls itself.
+
+    By what the row shows: gains that read alike have not fallen.
+    """
 
     def judge(evidence: Evidence) -> Outcome | None:
         gains = evidence.cut(part, varied, "mean_s", "idr", "snr")
         if len(gains) < 2:
             return None
-        ordered = [gains[value] for value in sorted(gains, reverse=not is_rising)]
+        ordered = [round(gains[value], 3) for value in sorted(gains, reverse=not is_rising)]
         steps = [after < before for before, after in pairwise(ordered)]
         return Outcome(f"gains: {_each(gains)}", sum(steps) / len(steps))
 
