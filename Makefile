@@ -59,7 +59,7 @@ check: install ## style, types and layers only
 # One of the processes has all that needs Spark (tests/conftest.py); live networks mostly wait, so
 # there are more processes than cores.
 tests: check
-	$(BIN)/pytest -n 6 --max-worker-restart 0
+	$(BIN)/pytest -n 4 --max-worker-restart 0
 
 docs: install ## docs/reference/ anew, from the code
 	$(BIN)/python -m tools.reference

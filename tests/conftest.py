@@ -36,7 +36,6 @@ settings.load_profile("shoal")
 NEED_SPARK = (
     "tests/pipeline/",
     "tests/cli/reproduce/",
-    "tests/cli/files/test_odd_files.py",
     "tests/cli/files/test_spark.py",
     "tests/docs/test_spark_pages.py",
 )
