@@ -11,7 +11,7 @@ from shoal.broker.effects import Effect, EndLink, LinkState, OpenLink, Started
 from shoal.broker.strategy import BrokerContext
 from shoal.overlays.self_organising.exchanges import LinkExchange
 from shoal.overlays.self_organising.links.memory import DONE as REMEMBERED
-from shoal.overlays.self_organising.links.memory import STANDINGS, Memory
+from shoal.overlays.self_organising.links.memory import STANDINGS, UNHEARD, UNKNOWN, Memory
 from shoal.overlays.self_organising.quiet_ring.ring_messages import Greeting, Standing, Verdict
 from tests.forced_exchanges import Forced
 
@@ -97,6 +97,14 @@ def test_what_is_settled_now_is_so_later_than_what_was_whatever_the_clock_says()
     assert memory.standing("B1") == Standing(True, 901)
     memory.put("B1", Standing(True, 60))
     assert memory.standing("B1") == Standing(True, 901)
+
+
+def test_who_remembers_links_knows_that_any_other_is_none() -> None:
+    """Else a link of an exchange that died with who began it closes a cycle for good."""
+    memory = Memory(())
+    assert memory.standing("B2") == UNKNOWN
+    memory.start({STANDINGS: {"B1": msgspec.to_builtins(Standing(True, 900))}})
+    assert memory.standing("B2") == UNHEARD
 
 
 def test_who_has_forgotten_a_link_does_not_say_that_it_has_gone() -> None:

@@ -23,6 +23,8 @@ SELDOM_US, OFTEN_US = 4_000_000, 400_000
 # as another fault came (268), a verdict that came too late (30069), one of which all was known
 # (40887).
 FOUND = (17, 65, 268, 30069, 40887)
+# A link that neither end remembered, as both had started anew, was taken for one of the tree's.
+FOUND_WITHOUT_MOVES = (44448,)
 # A true word that came before the false one was taken back.
 FOUND_LOSSY = (20182,)
 KINDS = pytest.mark.parametrize(
@@ -51,6 +53,10 @@ def _exchange(seeds: Iterable[int], kind: dict[str, bool], interval_us: int) -> 
 def test_exchanges_and_faults_on_their_cycles(kind: dict[str, bool]) -> None:
     count = _exchange(QUICK, kind, SELDOM_US)
     assert CHOSEN or count > 40
+
+
+def test_what_was_found_without_moves() -> None:
+    _exchange(FOUND_WITHOUT_MOVES, {}, SELDOM_US)
 
 
 def test_what_was_found_over_bad_links() -> None:

@@ -22,7 +22,7 @@ from shoal.overlays.self_organising.quiet_ring.ring_messages import (
 )
 
 # Of a link that a broker does not remember, and of one of which it cannot know, as it has started
-# anew and been told of no links.
+# anew, has been told of no links and remembers none.
 UNHEARD, UNKNOWN = Standing(False, -1), Standing(False, -2)
 # What is remembered goes by these names.
 STANDINGS, DONE = "standings", "done"
@@ -44,6 +44,9 @@ class Memory:
         """What was to be remembered, if anything was; the neighbours that nobody else knows."""
         for neighbour, row in facts.get(STANDINGS, {}).items():
             self._rows[neighbour] = msgspec.convert(row, Standing)
+        if self._rows:
+            # Who remembers links remembers all: any other is none of them.
+            self._unknown = UNHEARD
         self.verdicts = msgspec.convert(facts.get(DONE, []), list[Verdict])
         return [each for each in self.neighbours if each not in self._given]
 
