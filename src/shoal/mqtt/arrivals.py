@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from shoal.broker.effects import Deliver
 from shoal.model import Publication
 from shoal.mqtt.door.network import TO_ATTRIBUTE, Door
-from shoal.mqtt.door.repeats import Repeats, Taker, UnorderedRepeats, stream_of
+from shoal.mqtt.door.repeats import Taker, stream_of, taker
 from shoal.mqtt.federation.federation import Federation
 from shoal.mqtt.memory.journal import Journal
 from shoal.mqtt.sessions.audience import Audience
@@ -57,15 +57,11 @@ class Arrivals:
         """The machine may deliver again what was heard before, or is from now on.
 
         Where the network does not keep publishers' order, `ordered_by` is the attribute by whose
-        text it is kept, if by any (see `shoal.mqtt.door.repeats`).  Where it `has_detours`, what
-        went another way as brokers died may come later than what was published after it.
+        text it is kept, if by any; `has_detours` is as in `shoal.mqtt.door.repeats`.
         """
         self._ordered_by = ordered_by
         self._are_in_streams = keeps_order or ordered_by is not None
-        if not self._are_in_streams:
-            self._repeats = UnorderedRepeats()
-        else:
-            self._repeats = (UnorderedRepeats if has_detours else Repeats)(heard, ordered_by)
+        self._repeats = taker(heard, ordered_by, keeps_order=keeps_order, has_detours=has_detours)
 
     def take(self, deliveries: Iterable[Deliver], now_us: int) -> None:
         """Hand on what the machine has delivered; what is behind a message to many waits."""

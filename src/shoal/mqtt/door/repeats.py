@@ -22,6 +22,8 @@ from shoal.model import ClientId, Publication
 MAX_STREAMS = 100_000
 # Publications that are remembered one by one: some seconds' of a busy broker.
 MAX_PUBLICATIONS = 100_000
+# And of those that nobody waits for, which come twice at most while the network's ways change.
+MAX_UNASSURED = 10_000
 
 
 class Taker(Protocol):
@@ -78,9 +80,10 @@ class Repeats:
 class UnorderedRepeats:
     """Where publications of one publisher go different ways: each is remembered, for a while.
 
-    Of those that nobody waits for none is sent again.  Where order is kept in streams unless
-    brokers die, what is not above the last one from before this broker started has been delivered
-    then; and what was delivered too long ago to be remembered one by one is such, too.
+    Of those that nobody waits for none is sent again; but where brokers do not agree yet on who is
+    away, one may come round a circle.  Where order is kept in streams unless brokers die, what is
+    not above the last one from before this broker started has been delivered then; and what was
+    delivered too long ago to be remembered one by one is such, too.
     """
 
     def __init__(
@@ -90,11 +93,12 @@ class UnorderedRepeats:
         self._ordered_by = ordered_by
         self._last = None if last is None else dict(last)
         self._taken: dict[tuple[ClientId, int], str] = {}
+        self._unassured: dict[tuple[ClientId, int], None] = {}
 
     def take(self, publication: Publication) -> bool:
         """Whether this publication has not been delivered before."""
         if not publication.assured:
-            return True
+            return self._take_unassured(publication.key)
         key, stream = publication.key, ""
         if key in self._taken:
             return False
@@ -107,9 +111,31 @@ class UnorderedRepeats:
             self._forget(next(iter(self._taken)))
         return True
 
+    def _take_unassured(self, key: tuple[ClientId, int]) -> bool:
+        taken = self._unassured
+        if key in taken:
+            return False
+        taken[key] = None
+        if len(taken) > MAX_UNASSURED:
+            del taken[next(iter(taken))]
+        return True
+
     def _forget(self, key: tuple[ClientId, int]) -> None:
         stream = self._taken.pop(key)
         if self._last is not None:
             self._last[stream] = max(self._last.pop(stream, -1), key[1])
             if len(self._last) > MAX_STREAMS:
                 del self._last[next(iter(self._last))]
+
+
+def taker(
+    heard: Mapping[str, int], ordered_by: str | None, *, keeps_order: bool, has_detours: bool
+) -> Taker:
+    """What a door of such a network needs; `heard` is as `last` in `Repeats`.
+
+    Where the network `has_detours`, what went another way as brokers died may come later than what
+    was published after it.
+    """
+    if not keeps_order and ordered_by is None:
+        return UnorderedRepeats()
+    return (UnorderedRepeats if has_detours else Repeats)(heard, ordered_by)
