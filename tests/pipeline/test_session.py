@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import datetime
 import os
+import re
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from shoal.cli.support.spark import spark_command
 from shoal.pipeline.session import spark_session
 
 
@@ -27,3 +33,24 @@ def test_an_active_session_is_shared_and_left_running(spark: SparkSession) -> No
     row = spark.sql("SELECT timestamp_micros(0) AS start").first()
     assert row is not None
     assert isinstance(row["start"], datetime.datetime)
+
+
+def test_a_command_says_how_many_parts_spark_has_done(spark: SparkSession, tmp_path: Path) -> None:
+    gate = tmp_path / "open"
+
+    def held(rows: Iterator[int]) -> Iterator[int]:
+        while not gate.exists():
+            time.sleep(0.01)
+        return rows
+
+    with spark_command("test", None, overwrite=False, master="local[2]", memory="1g") as (_, line):
+        parts = spark.sparkContext.parallelize(range(3), 3)
+        counting = threading.Thread(target=lambda: parts.mapPartitions(held).count())
+        counting.start()
+        until = time.monotonic() + 60
+        while "parts" not in (said := line.text()) and time.monotonic() < until:
+            time.sleep(0.1)
+        gate.touch()
+        counting.join()
+    assert re.search(r", step \d+: 0 of 3 parts, ", said)
+    assert "parts" not in line.text()

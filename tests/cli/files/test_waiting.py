@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import io
+import re
+import time
 
 import pytest
 from rich.console import Console
 
-from shoal.cli.support import spark, waiting
+from shoal.cli.commands.simulate import _VirtualTime
+from shoal.cli.support import spark, still, waiting
+from shoal.cli.support.steps import Steps
 
 
 def test_the_seconds_go_on_where_what_is_done_changes() -> None:
@@ -38,3 +42,51 @@ def test_a_terminal_sees_the_line_and_a_file_nothing(monkeypatch: pytest.MonkeyP
         with spark.waiting("comparing deliveries", 30_000_000):
             pass
         assert ("comparing deliveries, 30 MB of input, 0 s" in out.getvalue()) is is_terminal
+
+
+@pytest.fixture
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Told every 20 ms, not every half minute."""
+    monkeypatch.setattr(still, "EVERY_S", 0.02)
+
+
+def wait_for(capsys: pytest.CaptureFixture[str], said: str) -> str:
+    """The first whole line on stderr with `said` in it."""
+    text = ""
+    for _ in range(1_000):
+        text += capsys.readouterr().err
+        for line in text.splitlines(keepends=True):
+            if said in line and line.endswith("\n"):
+                return line.rstrip("\n")
+        time.sleep(0.01)
+    raise AssertionError(f"{said!r} was not told: {text!r}")
+
+
+@pytest.mark.usefixtures("hurried")
+def test_without_a_terminal_a_line_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
+    with spark.waiting("comparing deliveries", 30_000_000) as line:
+        assert wait_for(capsys, "comparing") == ("shoal: comparing deliveries, 30 MB of input, 0 s")
+        line.update("writing")
+        line.follow(lambda: "step 2: 9 of 16 parts")
+        assert wait_for(capsys, "9 of").startswith(
+            "shoal: writing, 30 MB of input, step 2: 9 of 16 parts, "
+        )
+    capsys.readouterr()
+    time.sleep(0.1)
+    assert capsys.readouterr().err == ""  # what is done is not told any more
+
+
+@pytest.mark.usefixtures("hurried")
+def test_steps_and_runs_say_without_a_terminal_how_far_they_are(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with Steps() as all_steps, all_steps.step("running", bars=["tree", "grape"]) as step:
+        step.show_share(1, 0.5)
+        assert re.fullmatch(
+            r"shoal: running, tree 0 %, grape 50 %, \d+ s", wait_for(capsys, "grape 50 %")
+        )
+    with _VirtualTime("stations") as progress:
+        progress(30_000_000, 300_000_000)
+        assert wait_for(capsys, "30 of").startswith(
+            "shoal: stations, 30 of 300 s virtual time, 0 s"
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,6 +16,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from shoal.cli.support.errors import UserError
+from shoal.cli.support.still import duration, told
+from shoal.cli.support.waiting import waiting
 from shoal.report.drawing import figures
 
 if TYPE_CHECKING:
@@ -77,8 +80,10 @@ def simulate(
         by_seed = []
         if seeds > 1:
             by_seed = [figures_of(result, scenario.trace.window_us)]
-            with Console(stderr=True).status(f"{scenario.name}: {seeds - 1} more seeds"):
-                by_seed += other_seeds(scenario, seeds)
+            with waiting(f"{scenario.name}: {seeds - 1} more seeds") as status:
+                status.follow(lambda: f"{len(by_seed) - 1} done")
+                for figures_of_seed in other_seeds(scenario, seeds):
+                    by_seed.append(figures_of_seed)
         write_run(out, result.tables, result.checks, scenario, seeds=by_seed, overwrite=overwrite)
     except (OSError, RunFileError, ScenarioError, TomlError, TopologyError, UnderlayError) as error:
         raise UserError(str(error)) from error
@@ -144,12 +149,22 @@ class _VirtualTime:
             disable=not console.is_terminal,
         )
         self._task = self._progress.add_task(name, total=1)
+        self._began_s = time.monotonic()
+        self._told = told(self._text, on_terminal=console.is_terminal)
+
+    def _text(self) -> str:
+        task = self._progress.tasks[self._task]
+        passed = duration(time.monotonic() - self._began_s)
+        how_far = f"{task.completed:.0f} of {task.total:.0f} s virtual time"
+        return f"{task.description}, {how_far}, {passed}"
 
     def __enter__(self) -> _VirtualTime:
         self._progress.start()
+        self._told.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._told.__exit__(None, None, None)
         self._progress.stop()
 
     def __call__(self, now_us: int, end_us: int) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
-from rich.console import Console
 
 from shoal.cli.support.errors import UserError
 from shoal.cli.support.spark import (
@@ -24,6 +23,7 @@ from shoal.cli.support.spark import (
     check_new,
     print_counts,
 )
+from shoal.cli.support.waiting import waiting
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -102,7 +102,7 @@ def workload(
     except ValueError as error:
         raise UserError(str(error)) from error
     # Importing the pipeline takes a moment, too.
-    with Console(stderr=True).status("reading publications"):
+    with waiting("reading publications"):
         from shoal.pipeline.workloads.workload import WorkloadOptions
     options = WorkloadOptions(
         brokers=brokers,

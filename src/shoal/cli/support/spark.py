@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeVar
@@ -71,11 +72,43 @@ def spark_command(
             with spark_session(
                 f"shoal {name}", master=master, memory=memory, is_brief=_are_small(inputs)
             ) as spark:
-                yield spark, status
+                status.follow(parts_done(spark))
+                try:
+                    yield spark, status
+                finally:
+                    status.follow(str)
         except (JavaNotFoundError, ValueError) as error:
             raise UserError(str(error)) from error
         except (PySparkException, Py4JJavaError) as error:
             raise UserError(spark_complaint(error)) from error
+
+
+def parts_done(spark: SparkSession) -> Callable[[], str]:
+    """What says how far Spark is: `step 4: 9 of 16 parts`, empty between steps.
+
+    Spark is asked at most once a second, however often the line is drawn.
+    """
+    from py4j.protocol import Py4JError
+
+    tracker = spark.sparkContext.statusTracker()
+    said, asked_s = "", 0.0
+
+    def ask() -> str:
+        nonlocal said, asked_s
+        if time.monotonic() - asked_s < 1:
+            return said
+        asked_s = time.monotonic()
+        said = ""
+        # A Spark that ends meanwhile answers no more.
+        with contextlib.suppress(Py4JError, OSError):
+            for stage in sorted(tracker.getActiveStageIds()):
+                info = tracker.getStageInfo(stage)
+                if info is not None and info.numTasks:
+                    done, parts = info.numCompletedTasks, info.numTasks
+                    said = f"step {stage + 1}: {done} of {parts} parts"
+        return said
+
+    return ask
 
 
 class Making(NamedTuple):

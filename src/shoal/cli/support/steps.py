@@ -1,7 +1,7 @@
 """Progress of a command of several steps: what is going on now, and a line per finished step.
 
 Everything goes to stderr.  On a terminal the current step turns and counts its seconds; anywhere
-else only the lines of finished steps are written.
+else the lines of finished steps are written, and every half minute what is still done.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from types import TracebackType
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from shoal.cli.support.still import duration, told
 
 
 class Step:
@@ -27,6 +29,14 @@ class Step:
         """Fill the bar with this index to a share of 0 to 1; `name` is its new name."""
         description = None if name is None else f"  {name}"
         self._progress.update(self._bars[bar], completed=share, description=description)
+
+    def shares(self) -> str:
+        """How far each bar is, in words: `, replay 40 %`; empty without bars."""
+        return "".join(
+            f", {task.description.strip()} {task.completed:.0%}"
+            for task in self._progress.tasks
+            if task.id in self._bars
+        ).replace("%", " %")
 
     def tell(self, text: str) -> None:
         """A line where no bars are shown, in a file or a pipe."""
@@ -72,7 +82,11 @@ class Steps:
         task = self._progress.add_task(name, total=None)
         step = Step(self._progress, bars)
         try:
-            yield step
+            with told(
+                lambda: f"{name}{step.shares()}, {duration(time.monotonic() - started)}",
+                on_terminal=self._console.is_terminal,
+            ):
+                yield step
         finally:
             step.close()
             self._progress.remove_task(task)

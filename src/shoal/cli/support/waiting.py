@@ -1,4 +1,4 @@
-"""What a terminal says while a command works: what it does, on how much, and for how long."""
+"""What who waits is told: what a command does, on how much, how far it is, and for how long."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from collections.abc import Callable, Iterator
 from rich.console import Console
 from rich.text import Text
 
+from shoal.cli.support.still import duration, told
+
 # Less is read in a moment.
 WORTH_SAYING_BYTES = 1_000_000
 
 
 class Waiting:
-    """A line that says the seconds anew each time it is drawn.
+    """A line that says the seconds, and how far it is, anew each time it is drawn.
 
     >>> now_s = iter([0.0, 75.0]).__next__
     >>> str(Waiting("reading", 44_000_000, now_s).__rich__())
@@ -30,20 +32,30 @@ class Waiting:
         )
         self._now_s = now_s
         self._began_s = now_s()
+        self._how_far: Callable[[], str] = str
 
     def update(self, doing: str) -> None:
         """What is done from now on; the seconds go on from the beginning."""
         self._doing = doing
 
+    def follow(self, how_far: Callable[[], str]) -> None:
+        """Say from now on also how far it is, as often as the line is drawn; may be empty."""
+        self._how_far = how_far
+
+    def text(self) -> str:
+        """The line now."""
+        how_far = self._how_far()
+        passed = duration(self._now_s() - self._began_s)
+        return f"{self._doing}{self._size}{how_far and ', '}{how_far}, {passed}"
+
     def __rich__(self) -> Text:
-        minutes, seconds = divmod(int(self._now_s() - self._began_s), 60)
-        passed = f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
-        return Text(f"{self._doing}{self._size}, {passed}")
+        return Text(self.text())
 
 
 @contextlib.contextmanager
 def waiting(doing: str, input_bytes: int = 0) -> Iterator[Waiting]:
-    """A spinner on stderr with a line beside it, for the block; nothing where that is a file."""
+    """A spinner on stderr with a line beside it, for the block; in a file, a line now and then."""
     line = Waiting(doing, input_bytes)
-    with Console(stderr=True).status(line):
+    console = Console(stderr=True)
+    with told(line.text, on_terminal=console.is_terminal), console.status(line):
         yield line
