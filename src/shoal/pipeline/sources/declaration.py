@@ -45,6 +45,7 @@ SPARK_TYPES: dict[AttributeType, str] = {
     "double": "double",
     "boolean": "boolean",
 }
+ISO_8601 = "iso8601"
 EPOCH_UNITS_PER_SECOND = {"epoch_s": 1, "epoch_ms": 1_000, "epoch_us": 1_000_000}
 
 
@@ -80,7 +81,8 @@ class TimeRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """The event time: a column of the file and its format, or an expression over the columns.
 
     column       where it stands
-    format       a Spark datetime pattern such as `yyyy-MM-dd HH:mm`, or epoch_s, epoch_ms,
+    format       a Spark datetime pattern such as `yyyy-MM-dd HH:mm`; or iso8601
+                 (`2026-01-31T18:05:00.25+01:00`, down to the date alone); or epoch_s, epoch_ms,
                  epoch_us; a Parquet date or timestamp needs none
     zone         the time zone of times that do not tell theirs
     expression   instead of a column, in Spark SQL

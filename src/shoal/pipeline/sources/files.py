@@ -134,7 +134,9 @@ def parquet_rows(spark: SparkSession, files: Sequence[Path], needed: Sequence[st
             f"the table has {', '.join(map(repr, table.columns))}"
         )
     columns = [
-        _without_nanoseconds(name) if name in in_nanoseconds else F.col(f"`{name}`")
+        _without_nanoseconds(name, in_nanoseconds[name])
+        if name in in_nanoseconds
+        else F.col(f"`{name}`")
         for name in needed
     ]
     return table.select(
@@ -146,10 +148,11 @@ def parquet_rows(spark: SparkSession, files: Sequence[Path], needed: Sequence[st
     )
 
 
-def _without_nanoseconds(name: str) -> Column:
+def _without_nanoseconds(name: str, has_zone: bool) -> Column:
     """The time of an integer in nanoseconds since 1970, whole microseconds of it."""
     whole = f"`{name}` - pmod(`{name}`, 1000)"
-    return F.timestamp_micros(F.expr(f"({whole}) div 1000")).alias(name)
+    time = F.timestamp_micros(F.expr(f"({whole}) div 1000"))
+    return (time if has_zone else time.cast("timestamp_ntz")).alias(name)
 
 
 def table_rows(

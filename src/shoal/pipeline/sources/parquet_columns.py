@@ -18,13 +18,13 @@ from shoal.pipeline.sources.headers import SourceError
 NANOSECONDS_AS_INTEGERS = "spark.sql.legacy.parquet.nanosAsLong"
 
 
-def nanosecond_columns(files: Sequence[Path], needed: Sequence[str]) -> set[str]:
-    """Which of the `needed` columns hold times in nanoseconds.
+def nanosecond_columns(files: Sequence[Path], needed: Sequence[str]) -> dict[str, bool]:
+    """Which of the `needed` columns hold times in nanoseconds; of each, whether they tell a zone.
 
     SourceError for a column whose values no text, number, truth value or time can be, or that is
     there twice; ParquetError for a file that is no Parquet.
     """
-    found: set[str] = set()
+    found: dict[str, bool] = {}
     for path in files:
         check_parquet(path)
         for file in part_files(path):
@@ -34,7 +34,7 @@ def nanosecond_columns(files: Sequence[Path], needed: Sequence[str]) -> set[str]
                 if len(places) > 1:
                     raise SourceError(f"{file}: there are two columns {name!r}")
                 if places and _is_in_nanoseconds(file, schema.field(places[0])):
-                    found.add(name)
+                    found[name] = schema.field(name).type.tz is not None
     return found
 
 

@@ -12,6 +12,8 @@ are refused.
 
 from __future__ import annotations
 
+import re
+
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812
@@ -29,6 +31,7 @@ from pyspark.sql.types import (
 
 from shoal.pipeline.sources.declaration import (
     EPOCH_UNITS_PER_SECOND,
+    ISO_8601,
     SPARK_TYPES,
     AttributeType,
     Mapping,
@@ -36,7 +39,12 @@ from shoal.pipeline.sources.declaration import (
     TimeRule,
 )
 from shoal.pipeline.sources.files import cut_text
-from shoal.pipeline.sources.words import NOUNS, NUMBER
+from shoal.pipeline.sources.words import ISO_TIME, NOUNS, NUMBER
+
+# Letters of a datetime pattern that a zone stands for, and what is text in one.
+_ZONE = "[VzOXxZ]"
+_QUOTED = re.compile("'[^']*'")
+_OPTIONAL_ZONE = re.compile(rf"\[[^\[\]]*{_ZONE}[^\[\]]*\]")
 
 
 def apply_mapping(rows: DataFrame, mapping: Mapping, where: str) -> DataFrame:
@@ -179,7 +187,7 @@ def _event_time(
 def _check_time(spark: SparkSession, rule: TimeRule, where: str) -> None:
     """MappingError for a pattern or a zone that Spark does not know; they would fail later."""
     probes = {"zone": "to_utc_timestamp(timestamp'2000-01-01 00:00:00', :given)"}
-    if rule.format is not None and rule.format not in EPOCH_UNITS_PER_SECOND:
+    if rule.format is not None and rule.format not in (*EPOCH_UNITS_PER_SECOND, ISO_8601):
         probes["format"] = "try_to_timestamp('', :given)"
     for key, probe in probes.items():
         given = getattr(rule, key)
@@ -191,13 +199,36 @@ def _check_time(spark: SparkSession, rule: TimeRule, where: str) -> None:
 
 
 def _parsed_time(source: Column, kind: DataType, rule: TimeRule, where: str) -> Column:
-    if isinstance(kind, DateType | TimestampType | TimestampNTZType):
+    if isinstance(kind, TimestampType):
+        return source
+    local = F.lit(True)  # whether a time does not tell its zone
+    if isinstance(kind, DateType | TimestampNTZType):
         time = source.cast("timestamp")
     elif rule.format is None:
         raise MappingError(f"{where}: time.format: column {rule.column!r} is text and needs one")
     elif units := EPOCH_UNITS_PER_SECOND.get(rule.format):
         scale = 1_000_000 // units
         return F.timestamp_micros(F.try_multiply(source.try_cast("bigint"), F.lit(scale)))
+    elif rule.format == ISO_8601:
+        text = source.cast("string")
+        # Java names the groups of a pattern otherwise.
+        pattern = ISO_TIME.replace("(?P<", "(?<")
+        time = F.when(text.rlike(pattern), text.try_cast("timestamp"))
+        local = ~text.rlike(r"(Z|[+-][0-9:]+)$") | (F.length(text) == len("2026-01-31"))
     else:
-        time = F.try_to_timestamp(source.cast("string"), F.lit(rule.format))
-    return F.to_utc_timestamp(time, rule.zone) if rule.zone != "UTC" else time
+        text = source.cast("string")
+        time = F.try_to_timestamp(text, F.lit(rule.format))
+        local = _tells_no_zone(text, rule.format)
+    if rule.zone == "UTC":
+        return time
+    return F.when(local, F.to_utc_timestamp(time, rule.zone)).otherwise(time)
+
+
+def _tells_no_zone(text: Column, format: str) -> Column:
+    """Whether a text of the pattern `format` leaves its zone out, which that may demand or allow."""
+    if not re.search(_ZONE, _QUOTED.sub("", format)):
+        return F.lit(True)
+    without = _OPTIONAL_ZONE.sub("", format)
+    if re.search(_ZONE, _QUOTED.sub("", without)):
+        return F.lit(False)
+    return F.try_to_timestamp(text, F.lit(without)).isNotNull()

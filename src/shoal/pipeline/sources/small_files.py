@@ -18,10 +18,15 @@ from typing import Any, NamedTuple
 import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
 
 from shoal.pipeline.small.tables import NeedsSparkError
-from shoal.pipeline.sources.declaration import EPOCH_UNITS_PER_SECOND, AttributeType, Mapping
+from shoal.pipeline.sources.declaration import (
+    EPOCH_UNITS_PER_SECOND,
+    ISO_8601,
+    AttributeType,
+    Mapping,
+)
 from shoal.pipeline.sources.headers import NOT_UTF_8, UNBALANCED, first_line, header_names
 from shoal.pipeline.sources.headers import wrong_width as wrong_width_of
-from shoal.pipeline.sources.words import NOUNS, NUMBER, not_a_time, not_of_type
+from shoal.pipeline.sources.words import ISO_TIME, NOUNS, NUMBER, not_a_time, not_of_type
 
 # Above this Spark's many cores are worth its start.
 MOST_BYTES = 20_000_000
@@ -193,7 +198,9 @@ def _time_parser(format: str | None) -> Callable[[str], int | None]:
     units = EPOCH_UNITS_PER_SECOND.get(format or "")
     if units is not None:
         return lambda said: _scaled(said, 1_000_000 // units)
-    pattern = _regular_expression(format or "")
+    pattern = (
+        re.compile(ISO_TIME, re.ASCII) if format == ISO_8601 else _regular_expression(format or "")
+    )
     return lambda said: _moment(pattern.fullmatch(said))
 
 
@@ -237,9 +244,20 @@ def _moment(found: re.Match[str] | None) -> int | None:
             int(said.get("h") or 0),
             int(said.get("mi") or 0),
             int(said.get("s") or 0),
-            int((said.get("f") or "0").ljust(6, "0")),
+            int((said.get("f") or "0").ljust(6, "0")[:6]),
             tzinfo=UTC,
         )
     except ValueError:
         return None
-    return (moment - _EPOCH) // timedelta(microseconds=1)
+    ahead = _ahead_of_utc(said.get("zone") or "Z")
+    return (moment - ahead - _EPOCH) // timedelta(microseconds=1)
+
+
+def _ahead_of_utc(zone: str) -> timedelta:
+    """
+    >>> _ahead_of_utc("-0130") == -timedelta(hours=1, minutes=30)
+    True
+    """
+    digits = zone[1:].replace(":", "").ljust(4, "0")
+    ahead = timedelta(hours=int(digits[:2]), minutes=int(digits[2:]))
+    return -ahead if zone.startswith("-") else ahead

@@ -6,6 +6,12 @@ from shoal.pipeline.sources.declaration import AttributeType
 
 # A number in text: digits, sign, point and exponent.
 NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
+# What is read of ISO 8601: a date, perhaps a time of day with a T or a space, perhaps a zone.
+ISO_TIME = (
+    r"^(?P<y>[0-9]{4})-(?P<mo>[0-9]{2})-(?P<d>[0-9]{2})"
+    r"([T ](?P<h>[01][0-9]|2[0-3]):(?P<mi>[0-5][0-9])(:(?P<s>[0-5][0-9])(\.(?P<f>[0-9]{1,9}))?)?"
+    r"(?P<zone>Z|[+-](0[0-9]|1[0-7])(:?[0-5][0-9])?)?)?$"
+)
 NOUNS: dict[AttributeType, str] = {
     "string": "text",
     "integer": "an integer of 64 bits",
