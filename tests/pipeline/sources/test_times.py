@@ -78,7 +78,7 @@ def test_a_parquet_time_with_a_zone_keeps_it_and_one_without_has_the_declared(
     paris = datetime(2026, 7, 1, 12, tzinfo=timezone(timedelta(hours=2)))
     for name, kind, moment in (
         ("zoned", pa.timestamp(unit, "Europe/Paris"), paris),
-        ("naive", pa.timestamp(unit), datetime(2026, 7, 1, 12)),  # noqa: DTZ001
+        ("naive", pa.timestamp(unit), datetime(2026, 7, 1, 12)),
         ("date", pa.date32(), MIDNIGHT_UTC.date()),
     ):
         file = tmp_path / f"{name}.parquet"
@@ -121,7 +121,7 @@ def test_both_read_the_same_of_iso_8601(spark: SparkSession, tmp_path: Path) -> 
     for each in ("small", "spark"):
         rows = read_table_file(tmp_path / each / "publications.parquet", inside="").to_pylist()
         for row in rows:
-            moment = datetime(1970, 1, 1) + timedelta(microseconds=row["time_us"])  # noqa: DTZ001
+            moment = datetime(1970, 1, 1) + timedelta(microseconds=row["time_us"])
             found[texts[int(row["publisher"][1:])]] = moment.strftime("%H:%M:%S.%f")
         assert found == ISO, each
     rejects = read_table_file(tmp_path / "small" / "rejects.parquet", inside="").to_pylist()

@@ -225,7 +225,7 @@ def _parsed_time(source: Column, kind: DataType, rule: TimeRule, where: str) -> 
 
 
 def _tells_no_zone(text: Column, format: str) -> Column:
-    """Whether a text of the pattern `format` leaves its zone out, which that may demand or allow."""
+    """Whether a text leaves out its zone, which the pattern `format` may demand or allow."""
     if not re.search(_ZONE, _QUOTED.sub("", format)):
         return F.lit(True)
     without = _OPTIONAL_ZONE.sub("", format)
