@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
-from shoal.broker.effects import EndLink, Received
+from shoal.broker.effects import Effect, EndLink, LinkState, Received, Send, Started
 from shoal.broker.strategy import BrokerContext
 from shoal.model import Subscription
+from shoal.overlays.octopia.messages import BitsSaid, TablesSaid
 from shoal.overlays.octopia.oracle import problems
 from shoal.overlays.octopia.parameters import Parameters
 from shoal.overlays.octopia.places.labels import Position, Product
 from shoal.overlays.octopia.places.roster import Place, Places, Roster, Stay
 from shoal.overlays.octopia.protocol import Octopia
 from shoal.overlays.system import Picture
+from shoal.overlays.tree.messages import AdvertisementsSaid
 from shoal.simulation.world import World
 from tests.broker.transcript import advertisement, publish, subscription
-from tests.overlays.octopia.stages import ProductStage
+from tests.overlays.octopia.stages import ProductStage, rows
 from tests.seeds.networks.random_changes import ChangingNetwork
 from tests.seeds.networks.random_network import UNTIL_US, SeededUnderlay
 
@@ -190,3 +194,24 @@ def test_the_link_to_one_that_has_left_ends_also_where_it_was_down() -> None:
     left = Places((Place("a1", 5, Stay.LEFT, 0, 0, 1),))
     assert EndLink("a1") in here.handle("a0", Received("b0", left))
     assert EndLink("a1") not in here.handle("b1", Received("b0", left))
+
+
+def test_who_starts_waits_for_those_that_lead_to_the_cluster_since_its_neighbour_left() -> None:
+    """It said that nobody wanted what was published, and it was settled and lost."""
+    parameters = Parameters(rows=rows("abc", 2), parents=(0, 0))
+    context = BrokerContext("b0", (), Random(1), expected=("a0", "b1"))
+    strategy = Octopia(context, parameters)
+    out: list[Effect] = []
+    former = Started(former=("a0", "b1"), give_up_us=3 * SECOND_US, facts={})
+    strategy.start(former, 1, out)
+    strategy.link("b1", LinkState.UP, 2, out)
+    strategy.receive("b1", Places((Place("a0", 5, Stay.LEFT, 0, 0, 0),)), 3, out)
+    strategy.receive("b1", AdvertisementsSaid(), 4, out)
+    strategy.receive("b1", BitsSaid(), 4, out)
+    assert not strategy.is_ready
+    assert strategy.awaited == ["c0"]
+    strategy.link("c0", LinkState.UP, 5, out)
+    assert not [each for each in out if isinstance(each, Send) and type(each.message) is BitsSaid]
+    strategy.receive("c0", TablesSaid(), 6, out)
+    assert strategy.is_ready
+    assert Send("b1", BitsSaid()) in out

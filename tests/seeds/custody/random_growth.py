@@ -14,10 +14,16 @@ import msgspec
 
 from shoal.broker.effects import Leave
 from shoal.broker.messages import Goodbye, Unsubscribe
+from shoal.model import Publication
 from shoal.overlays.octopia.parameters import Parameters
 from shoal.runtime.node import Node
 from shoal.runtime.storage.overlay_file import Overlay
-from tests.seeds.custody.random_custody import PATIENCE_S, RandomCustody
+from tests.seeds.custody.random_custody import (
+    LONGEST_CUT_S,
+    PATIENCE_S,
+    SECOND_US,
+    RandomCustody,
+)
 
 # So many stay.
 FEWEST = 3
@@ -50,6 +56,15 @@ class RandomGrowth(RandomCustody):
         there = {frozenset((one, other)) for one in self.names for other in self.names}
         ends = sorted(sorted(each) for each in self.cables if each in there)
         await self._away([frozenset(self.random.choice(ends))])
+
+    def _may_come_late(self, publication: Publication) -> bool:
+        """Whether what it was on its way by may have been cut as a broker died: nobody waits long
+        enough for that to put it in order."""
+        late_us = int(LONGEST_CUT_S * SECOND_US)
+        return any(
+            since_us - late_us < publication.published_us < (until_us or self.loop.now_us())
+            for since_us, until_us in self.deaths
+        )
 
     # --- coming -------------------------------------------------------------------------------
 

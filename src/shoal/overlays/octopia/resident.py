@@ -207,6 +207,8 @@ class Resident:
             if place.cluster == self.cluster and place.broker in self.product:
                 above = self.product.above(place.region, self.cluster)
                 self.tables.add_home(place.region, above, place.since)
+            if place.stay is Stay.LEFT:
+                self.exchange.left(place.broker, self._beside())
             if place.broker == self.broker:
                 self.departing.may_go = place.stay is Stay.GOES
             elif place.stay is Stay.GOES:
@@ -215,6 +217,14 @@ class Resident:
                 self._outputs.shunned.discard(place.broker)
                 self.ties.do_with(place.broker)
         self.ties.choose_candidates(out)
+
+    def _beside(self) -> list[BrokerId]:
+        """To whom this broker is linked in its cluster if all who have not left are there."""
+        product, cluster = self.product, self.cluster
+        best = {each: product.above(each, cluster)[:1] for each in product.regions_of(cluster)}
+        below = [each for each, up in best.items() if up == [self.region]]
+        up = best.get(self.region, [])
+        return [product.broker(region, cluster) for region in (*up, *below)]
 
     def meet(self, now_us: int, out: list[Effect]) -> None:
         """Places have changed: some neighbours may have one now."""
@@ -225,7 +235,7 @@ class Resident:
 
     def link(self, neighbour: BrokerId, is_up: bool, now_us: int, out: list[Effect]) -> None:
         """The link to a broker that has a place came up, with nothing said before, or is gone."""
-        self._led_to[neighbour] = self.routing.led_to(neighbour)
+        self._led_to[neighbour] = self.routing.take_ways(neighbour)
         was_met = neighbour in self.met
         (self.met.add if is_up else self.met.discard)(neighbour)
         self._usable.discard(neighbour)

@@ -183,12 +183,13 @@ class Routing:
         hops, shifts = message.hops - 1, message.shifts
         self._go(message.publications, hops, None, owed, regions, now_us, out, None, shifts)
 
-    def led_to(self, neighbour: BrokerId) -> list[int]:
-        """The regions of this cluster whose way begins at a neighbour."""
+    def take_ways(self, neighbour: BrokerId) -> list[int]:
+        """The regions of this cluster whose way begins at a neighbour, or did since the last time.
+
+        Its link is gone, or there anew, and what was on its way to it was for some of these.
+        """
         region, cluster = self._product.position(neighbour)
-        if cluster != self._cluster:
-            return []
-        return [each for each in self._tables.homes if self._tables.next_region(each) == region]
+        return self._tables.take_ways(region) if cluster == self._cluster else []
 
     def _go(
         self,

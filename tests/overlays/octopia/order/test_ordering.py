@@ -25,6 +25,7 @@ from shoal.broker.messages import Advertise, Goodbye, Publish, RoutedPublication
 from shoal.model import MessageId
 from shoal.overlays.octopia.messages import (
     BitsSaid,
+    HomeChange,
     Notification,
     NumbersBegin,
     NumbersEnd,
@@ -189,6 +190,23 @@ def break_and_return(here: ProductStage, left: str, right: str) -> None:
         for message in messages:
             if isinstance(message, Notification):
                 here.handle(source, Returned(target, message))
+
+
+def test_what_comes_back_goes_to_those_it_was_for_when_it_was_sent() -> None:
+    """c0 had linked up elsewhere before b0 knew that the link to it was lost: it got nothing."""
+    here = ProductStage(clusters=2)
+    here.ask("c0", "S1", Subscribe(subscription("s", client="S1")))
+    here.ask("a0", "P", Advertise(advertisement("p")))
+    here.settle()
+    here.ask("a0", "P", publish(0))
+    here.carry("a0", "b0")
+    version = here.brokers["b0"].strategy.tables.homes[2].version
+    here.tell("a0", "b0", HomeChange(2, version + 1, 0, (), ()))
+    here.links["b0", "c0"].pop()  # what is said on
+    break_and_return(here, "b0", "c0")
+    (message,) = here.links["b0", "a0"]
+    assert isinstance(message, Notification)
+    assert message.only == (2,)
 
 
 def test_a_gate_gives_back_what_it_holds_of_a_host_that_is_lost() -> None:

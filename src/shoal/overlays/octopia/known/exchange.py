@@ -6,6 +6,9 @@ in another cluster that all bits are said, when the whole cluster has.  Nobody w
 tables, so nobody waits in a circle.  Who does not come is waited for no longer after `WAIT_US`, or
 if it was a neighbour before, when it would count as gone had it gone away just now.
 
+Who was waited for may have left meanwhile.  Then those that are beside this broker now are waited
+for, until one of them has said all tables of the cluster.
+
 Who comes to a network that runs says nothing of the kind before somebody of its cluster, if anybody
 is there, has said all tables.
 """
@@ -28,6 +31,9 @@ class Exchange:
     def __init__(self, primaries: Iterable[BrokerId], secondaries: Iterable[BrokerId]) -> None:
         self._primaries = dict.fromkeys(primaries)
         self._secondaries = dict.fromkeys(secondaries)
+        # Primaries in the place of others that have left.
+        self._instead: set[BrokerId] = set()
+        self._heard: set[BrokerId] = set()
         self._linked: set[BrokerId] = set()
         self._former: tuple[BrokerId, ...] = ()
         self._give_up_at_us = 0
@@ -61,6 +67,8 @@ class Exchange:
     def learnt(self) -> None:
         """Somebody of its cluster has said all tables."""
         self._is_learning = False
+        for broker in self._instead - self._linked:
+            self.heard(broker)
 
     def waited(self, now_us: int, out: list[Effect]) -> list[BrokerId]:
         """The timer fired; who has not come and is waited for no longer."""
@@ -88,8 +96,17 @@ class Exchange:
         self._owes_bits.pop(broker, None)
         self.heard(broker)
 
+    def left(self, broker: BrokerId, tree: Iterable[BrokerId]) -> None:
+        """A broker has left; `tree` are those that this one is beside in its cluster now."""
+        if broker in self._primaries:
+            del self._primaries[broker]
+            others = [each for each in tree if each not in self._heard]
+            self._primaries.update(dict.fromkeys(others))
+            self._instead.update(others)
+
     def heard(self, broker: BrokerId) -> None:
         """A broker has said all, or is waited for no longer."""
+        self._heard.add(broker)
         self._primaries.pop(broker, None)
         self._secondaries.pop(broker, None)
 

@@ -107,6 +107,8 @@ class Tables:
         self._entries: OverlapCandidates[Entry] = OverlapCandidates()
         self._rows: OverlapCandidates[SecondaryRow] = OverlapCandidates()
         self._next: dict[int, int | None] = {}
+        # By its first region, the regions to which a way led that now begins at another.
+        self._led_to: dict[int, dict[int, None]] = {}
         for each in product.regions_of(cluster):
             self.add_home(each, product.above(each, cluster), 0)
 
@@ -118,7 +120,7 @@ class Tables:
         known = self.homes.get(region)
         if known is None or (known.since < since and not known.entries):
             self.homes[region] = Home(above[0] if above else None, since)
-            self._next.clear()
+            self._forget_ways()
 
     @property
     def own(self) -> Home:
@@ -178,7 +180,18 @@ class Tables:
     def link_up(self, region: int, up: int | None) -> None:
         """This region's broker links up to that region's now."""
         self.homes[region].up = up
+        self._forget_ways()
+
+    def _forget_ways(self) -> None:
+        for region, first in self._next.items():
+            if first is not None:
+                self._led_to.setdefault(first, {})[region] = None
         self._next.clear()
+
+    def take_ways(self, first: int) -> list[int]:
+        """The regions whose way begins at this one, or did since the last time."""
+        now = [each for each in self.homes if self.next_region(each) == first]
+        return list(dict.fromkeys((*self._led_to.pop(first, ()), *now)))
 
     def next_region(self, region: int) -> int | None:
         """Where the way to a region of this cluster goes from here; None if nowhere."""
