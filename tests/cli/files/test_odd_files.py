@@ -187,12 +187,19 @@ def test_a_folder_of_the_name_of_lines_is_named(
 
 
 @pytest.mark.parametrize("name", ["odd.jsonl", "odd.json", "odd.ndjson"])
-def test_lines_of_json_are_no_table_to_ingest(
+def test_lines_of_json_are_a_source_but_no_quotes(
     place: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     (place / name).write_text('{"at": "2026-01-01 00:00", "station": "Brest", "wind": 12.5}\n')
-    said = complaint(INGEST, name, capsys)
-    assert f"{name}: ingest reads no JSON; make CSV of it (docs/own-data.md)" in said
+    said = complaint("ingest quotes ODD --out out", name, capsys)
+    assert f"{name}: quotes are no JSON; declare them (docs/own-data.md)" in said
+    assert ran(INGEST, name) == 0
+
+
+def test_tables_of_two_kinds_are_not_mixed(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (place / "odd.jsonl").write_text("{}\n")
+    said = complaint("ingest stations.toml readings.csv ODD --out out", "odd.jsonl", capsys)
+    assert "CSV and JSON files cannot be mixed in one command" in said
 
 
 @pytest.mark.parametrize("command", list(SOURCES))

@@ -37,18 +37,19 @@ def ingest(
     source: Annotated[str, typer.Argument(help="flights, quotes, or a mapping: MAPPING.toml")],
     out: OutOption,
     files: Annotated[
-        list[Path] | None, typer.Argument(help="CSV or Parquet files; none for flights.")
+        list[Path] | None, typer.Argument(help="CSV, JSON lines or Parquet; none for flights.")
     ] = None,
     overwrite: OverwriteOption = False,
     engine: EngineOption = "auto",
     master: MasterOption = LOCAL_MASTER,
     memory: MemoryOption = LOCAL_MEMORY,
 ) -> None:
-    """Turn data (flights, quotes, CSV, Parquet) into a publications table.
+    """Turn data (flights, quotes, CSV, JSON lines, Parquet) into a publications table.
 
     DIR/publications.parquet has the typed publications of every publisher, numbered by time;
     DIR/rejects.parquet the rows that were refused, with file, line and reason; DIR/repeats.parquet
-    those that repeat an earlier one exactly, and are kept.  Small CSV files need no Spark.
+    those that repeat an earlier one exactly, and are kept.  Small files need no Spark, but Parquet
+    does.
     """
     given = files or []
     if source not in ("flights", "quotes") and not source.endswith(".toml"):
@@ -59,7 +60,7 @@ def ingest(
         raise UserError(f"{source}: name the files to read after it")
     check_exist(*([Path(source)] if source.endswith(".toml") else []))
     check_files(*given)
-    _check_tables(given)
+    _check_tables(given, source)
     is_mapped = source.endswith(".toml")
     making = Making("ingest", out, overwrite, engine, master, memory)
     counts = making.make(
@@ -86,16 +87,18 @@ def ingest(
     if counts.repeated:
         which = f"which, and what they repeat: {out / 'repeats.parquet'}"
         print(f"shoal: warning: rows repeat earlier ones exactly; {which}", file=sys.stderr)
+    if counts.absent:
+        names = ", ".join(map(repr, counts.absent))
+        print(f"shoal: warning: no publication has {names}", file=sys.stderr)
     if not counts.kept:
         print("shoal: warning: there are no publications", file=sys.stderr)
 
 
-_JSON = (".json", ".jsonl", ".ndjson")
-
-
-def _check_tables(given: Sequence[Path]) -> None:
+def _check_tables(given: Sequence[Path], source: str) -> None:
     """UserError for what is no table that is read more than once, and in parts."""
     from shoal.frames.parquet_files import part_files
+    from shoal.pipeline.sources.headers import SourceError
+    from shoal.pipeline.sources.json_lines import is_json, kind_of
 
     for path in given:
         if path.is_dir():
@@ -103,8 +106,13 @@ def _check_tables(given: Sequence[Path]) -> None:
                 raise UserError(f"{path} has no Parquet file; name CSV files")
         elif not path.is_file():
             raise UserError(f"{path}: is no file on disk; ingest reads its input more than once")
-        elif path.suffix in _JSON:
-            raise UserError(f"{path}: ingest reads no JSON; make CSV of it (docs/own-data.md)")
+        elif source == "quotes" and is_json(path):
+            raise UserError(f"{path}: quotes are no JSON; declare them (docs/own-data.md)")
+    try:
+        if given:
+            kind_of(given)
+    except SourceError as error:
+        raise UserError(str(error)) from None
 
 
 def _small(mapping: Path, files: Sequence[Path], out: Path, *, overwrite: bool) -> IngestCounts:

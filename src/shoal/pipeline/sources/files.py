@@ -8,12 +8,14 @@ is what lets many cores read one file and still number its lines.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import reduce
 from pathlib import Path
 
+import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import DataType, LongType, StringType, StructField, StructType
 
 from shoal.pipeline.schemas import REJECTED_TEXT_CHARACTERS
 from shoal.pipeline.sources.headers import (
@@ -24,6 +26,7 @@ from shoal.pipeline.sources.headers import (
     header_names,
     wrong_width,
 )
+from shoal.pipeline.sources.json_lines import NOT_JSON, Reader, check_lines, kind_of
 from shoal.pipeline.sources.parquet_columns import NANOSECONDS_AS_INTEGERS, nanosecond_columns
 
 
@@ -121,6 +124,42 @@ def _split(
     )
 
 
+def json_rows(spark: SparkSession, files: Sequence[Path], needed: Sequence[str]) -> DataFrame:
+    """The rows of files of JSON lines, every value as the text that stands there."""
+    check_files(files)
+    for file in files:
+        check_lines(file)
+    row = StructType([StructField(name, StringType()) for name in needed])
+    text = StringType()
+    kinds: dict[str, DataType] = {"file": text, "line": LongType(), "text": text, "broken": text}
+    schema = StructType([StructField(name, kind) for name, kind in (kinds | {"row": row}).items()])
+    row_type = pa.struct([(name, pa.string()) for name in needed])
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        reader = Reader(needed)
+        for batch in batches:
+            rows, broken = [], []
+            for said, is_text in zip(
+                batch.column("text").to_pylist(), batch.column("is_text").to_pylist(), strict=True
+            ):
+                fields = reader.read(said) if is_text else None
+                rows.append(dict(zip(needed, fields or (), strict=False)))
+                broken.append(None if fields is not None else NOT_JSON if is_text else NOT_UTF_8)
+            columns = [batch.column(name) for name in ("file", "line", "text")]
+            yield pa.RecordBatch.from_arrays(
+                [*columns, pa.array(broken, pa.string()), pa.array(rows, row_type)],
+                names=schema.names,
+            )
+
+    lines = numbered_lines(spark, files).select(
+        "file",
+        "line",
+        F.make_valid_utf8("text").alias("text"),
+        F.is_valid_utf8("text").alias("is_text"),
+    )
+    return lines.mapInArrow(read, schema)
+
+
 def parquet_rows(spark: SparkSession, files: Sequence[Path], needed: Sequence[str]) -> DataFrame:
     """The rows of Parquet files or folders; `line` counts the rows of each file from 1."""
     check_files(files)
@@ -158,14 +197,12 @@ def _without_nanoseconds(name: str, has_zone: bool) -> Column:
 def table_rows(
     spark: SparkSession, files: Sequence[Path], needed: Sequence[str], *, delimiter: str = ","
 ) -> DataFrame:
-    """The rows of CSV or Parquet files, by the ending of the names (a folder is Parquet)."""
+    """The rows of CSV, Parquet or JSON files, by the ending of the names (a folder is Parquet)."""
     check_files(files)
-    parquet = [file for file in files if file.is_dir() or file.suffix == ".parquet"]
-    if not parquet:
+    kind = kind_of(files)
+    if kind == "CSV":
         return csv_rows(spark, files, needed, delimiter=delimiter)
-    if len(parquet) < len(files):
-        raise SourceError("CSV and Parquet files cannot be mixed in one command")
-    return parquet_rows(spark, files, needed)
+    return (json_rows if kind == "JSON" else parquet_rows)(spark, files, needed)
 
 
 def cut_text() -> str:

@@ -1,4 +1,4 @@
-"""Small CSV files become publications without Spark, which alone takes longer than they do.
+"""Small CSV files and JSON lines become publications without Spark: that alone takes longer.
 
 What comes of a row is what Spark makes of it (`publications.py`): the same values, reasons and
 numbers.  Whatever only Spark can say (expressions, other time patterns, quotes in the middle of a
@@ -26,6 +26,7 @@ from shoal.pipeline.sources.declaration import (
 )
 from shoal.pipeline.sources.headers import NOT_UTF_8, UNBALANCED, first_line, header_names
 from shoal.pipeline.sources.headers import wrong_width as wrong_width_of
+from shoal.pipeline.sources.json_lines import NOT_JSON, Reader, check_lines, is_json
 from shoal.pipeline.sources.words import ISO_TIME, NOUNS, NUMBER, not_a_time, not_of_type
 
 # Above this Spark's many cores are worth its start.
@@ -60,8 +61,10 @@ class Parsed(NamedTuple):
 
 
 def are_small(files: Sequence[Path]) -> bool:
-    """Whether all are CSV files, and together small."""
-    plain = all(file.is_file() and file.suffix != ".parquet" for file in files)
+    """Whether all are CSV files, or all JSON lines, and together small."""
+    plain = len({is_json(file) for file in files}) == 1 and all(
+        file.is_file() and file.suffix != ".parquet" for file in files
+    )
     # What is packed unfolds to some ten times as much.
     sizes = (file.stat().st_size * (10 if file.suffix == ".gz" else 1) for file in files)
     return plain and sum(sizes) <= MOST_BYTES
@@ -73,17 +76,48 @@ def attributes_type(mapping: Mapping) -> pa.DataType:
 
 
 def parse_files(files: Sequence[Path], mapping: Mapping) -> Iterator[Parsed]:
-    """The rows of CSV files, in the order in which they stand there."""
+    """The rows of the files, in the order in which they stand there."""
     if mapping.derived or mapping.time.expression is not None or mapping.time.zone != "UTC":
         raise NeedsSparkError
     if any(mapping.rules[name].type == "double" for name in mapping.publisher):
         raise NeedsSparkError  # Java writes numbers its own way
     time_us = _time_parser(mapping.time.format)
     for file in files:
-        yield from _parse_file(file, mapping, time_us)
+        parse = _parse_json if is_json(file) else _parse_csv
+        yield from parse(file, mapping, time_us)
 
 
-def _parse_file(
+def _lines(file: Path) -> Iterator[tuple[int, str, bool]]:
+    """Of each line that is not blank its number from 1, its text, and whether that is UTF-8."""
+    opener = gzip.open if file.suffix == ".gz" else open
+    with opener(file, "rt", encoding="utf-8", errors="surrogateescape", newline="\n") as opened:
+        for line, ended in enumerate(opened, 1):
+            text = ended.removesuffix("\n").rstrip("\r")
+            if not text.strip(" "):
+                continue
+            is_text = text.isascii() or _ESCAPED.search(text) is None
+            if not is_text:
+                text = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+            yield line, text, is_text
+
+
+def _parse_json(
+    file: Path, mapping: Mapping, time_us: Callable[[str], int | None]
+) -> Iterator[Parsed]:
+    check_lines(file)
+    needed = mapping.file_columns
+    reader = Reader(needed)
+    row = _Row(mapping, {name: place for place, name in enumerate(needed)}, time_us)
+    name = str(file.absolute())
+    for line, text, is_text in _lines(file):
+        fields = reader.read(text) if is_text else None
+        if fields is None:
+            yield Parsed(name, line, text, NOT_JSON if is_text else NOT_UTF_8)
+        else:
+            yield row.parse(name, line, text, [field or "" for field in fields])
+
+
+def _parse_csv(
     file: Path, mapping: Mapping, time_us: Callable[[str], int | None]
 ) -> Iterator[Parsed]:
     delimiter, needed = mapping.delimiter, mapping.file_columns
@@ -93,29 +127,25 @@ def _parse_file(
     quotes = re.compile(_PLAIN_QUOTES.format(re.escape(delimiter)))
     width, wrong_width = len(names), wrong_width_of(len(names))
     name = str(file.absolute())
-    opener = gzip.open if file.suffix == ".gz" else open
-    with opener(file, "rt", encoding="utf-8", errors="surrogateescape", newline="\n") as opened:
-        for line, ended in enumerate(opened, 1):
-            text = ended.removesuffix("\n").rstrip("\r")
-            if line == 1 or not text.strip(" "):
-                continue
-            if not text.isascii() and _ESCAPED.search(text):
-                text = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-                yield Parsed(name, line, text, NOT_UTF_8)
-                continue
-            if '"' not in text:
-                fields = text.split(delimiter)
-            elif text.count('"') % 2:
-                yield Parsed(name, line, text, UNBALANCED)
-                continue
-            elif quotes.fullmatch(text) is None:
-                raise NeedsSparkError
-            else:
-                fields = next(csv.reader([text], delimiter=delimiter))
-            if len(fields) != width:
-                yield Parsed(name, line, text, wrong_width)
-            else:
-                yield row.parse(name, line, text, fields)
+    for line, text, is_text in _lines(file):
+        if line == 1:
+            continue
+        if not is_text:
+            yield Parsed(name, line, text, NOT_UTF_8)
+            continue
+        if '"' not in text:
+            fields = text.split(delimiter)
+        elif text.count('"') % 2:
+            yield Parsed(name, line, text, UNBALANCED)
+            continue
+        elif quotes.fullmatch(text) is None:
+            raise NeedsSparkError
+        else:
+            fields = next(csv.reader([text], delimiter=delimiter))
+        if len(fields) != width:
+            yield Parsed(name, line, text, wrong_width)
+        else:
+            yield row.parse(name, line, text, fields)
 
 
 class _Row:
