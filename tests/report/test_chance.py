@@ -124,6 +124,23 @@ def test_the_page_and_the_terminal_say_it(tmp_path: Path) -> None:
     assert "By more than chance?" not in render(read_runs(alone, summary))
 
 
+def test_the_large_figures_are_medians_over_the_seeds(tmp_path: Path) -> None:
+    rates = [90.0, 80.0, 85.0, 70.0, 95.0, 88.0]
+    runs = runs_of(tmp_path, rates, [49_000.0, 51_000.0, 48_000.0, 53_000.0, 50_500.0, 49_900.0])
+    cards = re.findall("<article>.*?</article>", render(runs), re.DOTALL)
+    before, after = (" ".join(re.sub("<[^>]*>", " ", card).split()) for card in cards)
+    assert "100 messages/s broker message rate, median of 6 seeds" in before
+    assert "86.5 messages/s \N{MINUS SIGN}13.5" in after.replace("\N{NO-BREAK SPACE}", " ")
+    assert "50.2 ms +0.4" in after.replace("\N{NO-BREAK SPACE}", " ")
+    assert "mean delivery delay, median of 6 seeds" in after
+    assert "Figures of the first seed" in render(runs)
+    assert "median of" not in render(runs_of_one_seed(tmp_path / "one"))
+
+
+def runs_of_one_seed(root: Path) -> list[Run]:
+    return list(read_runs(*make_runs(root, ("baseline", "load100"))))
+
+
 def test_a_setting_that_changes_no_figure_is_named(tmp_path: Path) -> None:
     reference, run = runs_of(tmp_path, [90.0, 91.0] * 3, [49_000.0] * 6)
     assert without_effect([reference, run]) == []

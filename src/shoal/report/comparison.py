@@ -137,7 +137,12 @@ def comparison_table(runs: Sequence[Run], colours: Sequence[str]) -> Markup:
         "tr",
         tag("th", "", scope="col"),
         [
-            tag("th", swatch(colour), run.name, tag("small", run.metrics["system"]), scope="col")
+            tag(
+                "th",
+                tag("span", swatch(colour), tag("span", run.name), class_="run"),
+                tag("small", run.metrics["system"]),
+                scope="col",
+            )
             for run, colour in zip(runs, colours, strict=True)
         ],
     )

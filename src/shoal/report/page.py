@@ -12,12 +12,13 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from importlib import resources
+from statistics import median
 from typing import Any
 
 import msgspec
 
 from shoal.overlays.registry import SYSTEMS
-from shoal.report.chance import verdicts
+from shoal.report.chance import differences, verdicts
 from shoal.report.comparison import GROUPS, comparison_table, faults, headline, swatch, verdict
 from shoal.report.drawing import figures
 from shoal.report.drawing.charts import MAX_BARS, bar_chart, readings
@@ -56,7 +57,8 @@ def render(runs: Sequence[Run], title: str | None = None, replays: Sequence[Repl
         tag("header", tag("h1", title), _facts(runs[0]), headline(runs)),
         tag("main",
             _cards(runs, colours),
-            _section("Comparison", comparison_table(runs, colours), id_="comparison"),
+            _section("Comparison", _of_which_seed(runs), comparison_table(runs, colours),
+                     id_="comparison"),
             _chance(runs),
             _networks(runs, colours),
             _section("Load and delay over time",
@@ -128,16 +130,30 @@ def _cards(runs: Sequence[Run], colours: Sequence[str]) -> Markup:
 
 
 def _big(run: Run, reference: Run, column: str, label: str) -> Markup:
+    """A figure and its change; of several seeds their median, and the median of the changes."""
     value, before = run.metrics[column], reference.metrics[column]
+    if run.seeds:
+        values = [row[column] for row in run.seeds if row[column] is not None]
+        value = median(values) if values else None
+        changes = {each.column: each.median for each in differences(run, reference)}
+        before = None if value is None or column not in changes else value / (1 + changes[column])
+        label = f"{label}, median of {figures.count(len(run.seeds))} seeds"
     is_delay = column.endswith("_us")
     text = figures.milliseconds(value) if is_delay else figures.quantity(value)
     unit = "ms" if is_delay else "messages/s"
     change = None
-    if run is not reference:
+    if run is not reference and before is not None:
         change = tag(
             "span", figures.change(value, before), class_=f"change {verdict(value, before)}"
         )
     return tag("div", tag("strong", text), " ", tag("small", unit), change, tag("span", label))
+
+
+def _of_which_seed(runs: Sequence[Run]) -> Markup | None:
+    if not any(run.seeds for run in runs):
+        return None
+    text = "Figures of the first seed alone, as all tables and charts below."
+    return tag("p", text, class_="note")
 
 
 def _networks(runs: Sequence[Run], colours: Sequence[str]) -> Markup:
@@ -292,8 +308,8 @@ def _chance(runs: Sequence[Run]) -> Markup | None:
     note = (
         "A seed decides what the scenario leaves to chance: random links, latencies that are "
         "drawn, what brokers draw. Runs are compared seed by seed; the interval of the median "
-        "comes from the order of the differences alone. All figures, charts and tables "
-        "beside these are of the first seed."
+        "comes from the order of the differences alone. All tables and charts beside these are of "
+        "the first seed."
     )
     return _section("By more than chance?", *parts, tag("p", note, class_="note"), id_="chance")
 
