@@ -282,6 +282,8 @@ class BrokerClients:
         if self.door is not None:
             self.door.advertise(guest.client_id, guest.promises)
         if self.federation is not None:
+            if guest.promises:
+                self.federation.spread(connection, now_us)
             self.federation.moving.entered(session)
             self.federation.roaming.entered(session, now_us)
         if self.journal is not None:

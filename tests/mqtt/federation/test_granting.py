@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from shoal.mqtt.codec.packets import Publish, Suback, Subscribe, SubscriptionRequest, Unsubscribe
+from shoal.mqtt.codec.packets import (
+    Pingreq,
+    Pingresp,
+    Publish,
+    Suback,
+    Subscribe,
+    SubscriptionRequest,
+    Unsubscribe,
+)
 from shoal.mqtt.codec.properties import Properties
-from tests.mqtt.house import Client
+from tests.mqtt.house import Client, House
 from tests.mqtt.network_house import Network
 
 
@@ -165,3 +173,39 @@ def test_what_the_door_has_asked_for_already_costs_nothing() -> None:
     assert ids(second) == []
     settle(network)
     assert ids(second) == [4]
+
+
+def advertises(network: Network, broker: str, name: str) -> Client:
+    promise = Properties(user_properties=(("$advertise", "n > 0"),))
+    return network[broker].connect(name, properties=promise)
+
+
+def test_what_a_client_publishes_waits_until_what_it_advertises_is_known_everywhere() -> None:
+    """It was acknowledged, and missed who was behind a slow link."""
+    network = Network("B1", "B2", "B3")
+    reader = network["B3"].connect("r")
+    reader.subscribe("a", 1)
+    settle(network)
+    network.is_settling = False
+    client, site = advertises(network, "B1", "c"), network["B1"]
+    client.send(Publish("a", b'{"n": 1}', qos=1, packet_id=1), Pingreq())
+    assert [type(each) for each in client.take()] == [Pingresp]
+    assert reader.take() == []
+    settle(network)
+    site.carry_out(client.connection.take_held(site.now_us))
+    assert [each.payload for each in reader.take()] == [b'{"n": 1}']
+
+
+def test_nobody_waits_long_for_brokers_that_are_away() -> None:
+    network = Network("B1", "B2")
+    network.is_settling = False
+    client = advertises(network, "B1", "c")
+    network.after(9.9)
+    assert client.connection.must_wait
+    network.after(0.2)
+    assert not client.connection.must_wait
+
+
+def test_of_a_broker_that_is_alone_nobody_waits() -> None:
+    client = House().connect("c", properties=Properties(user_properties=(("$advertise", "n > 0"),)))
+    assert not client.connection.must_wait

@@ -85,6 +85,8 @@ class RandomCustody:
     """One seed's network; `run` gives what went wrong."""
 
     has_journals = False
+    # How long after it has advertised a client publishes.
+    spread_us = 2 * SECOND_US
 
     def __init__(
         self,
@@ -262,7 +264,7 @@ class RandomCustody:
             for _ in range(self.random.choice([1, 1, 1, 1, 10])):
                 for client, home in list(self.publishers.items()):
                     node = self.network.nodes.get(home)
-                    is_known = self.loop.now_us() > self.advertised_us[client] + 2 * SECOND_US
+                    is_known = self.loop.now_us() > self.advertised_us[client] + self.spread_us
                     if len(self.unsettled) > MOST_UNSETTLED or node is None or not is_known:
                         continue
                     if node.is_ready and not node.is_holding:

@@ -32,6 +32,7 @@ class Standing:
         "credentials",
         "is_held",
         "is_moving",
+        "is_spreading",
         "is_waiting",
         "last_received_us",
         "owner",
@@ -58,6 +59,8 @@ class Standing:
         self.is_held = False
         # Whether its client is about to be sent elsewhere: it gets the answers it is owed first.
         self.is_moving = False
+        # Whether what its client advertises is not known everywhere yet.
+        self.is_spreading = False
         # Whether it waits for clients that read more slowly than it sends (see `patience`).
         self.is_waiting = False
         self._held = Held(house)
@@ -107,9 +110,9 @@ class Standing:
         """Whether what the client sends is not taken now, since it is owed too many answers or the
         driver says so.
         """
-        if self.is_held or self.is_moving or self.is_waiting or self._house.is_held:
+        if self.is_held or self.is_moving or self.is_spreading or self.is_waiting:
             return True
-        if self._house.spreading.is_on:
+        if self._house.is_held or self._house.spreading.is_on:
             return True
         if self._serving is None:
             return False

@@ -126,7 +126,8 @@ class Door:
         # Those that the machine is not done with, a publication may still miss them; how often each
         # was asked for since.
         self.unsettled: dict[SubscriptionId, int] = {}
-        # How often it has subscribed: what it had asked for already costs nobody anything.
+        # How often it has subscribed, or a client has advertised: what it had asked for already
+        # costs nobody anything.
         self.asked = 0
         # Marks that were sent before this say nothing any more.
         self._forgotten = 0
@@ -201,6 +202,7 @@ class Door:
         for number, filter in enumerate(filters):
             self._ask(client_id, Advertise(self._advertisement(client_id, number, filter)))
         if filters:
+            self.asked += 1
             self._advertised[client_id] = filters
 
     def unadvertise(self, client_id: ClientId) -> None:

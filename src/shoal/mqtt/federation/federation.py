@@ -33,7 +33,7 @@ from shoal.mqtt.federation.controls import (
 from shoal.mqtt.federation.crowding import CROWDING_TIMER, Crowding
 from shoal.mqtt.federation.evacuating import EVACUATING_TIMER, Evacuating
 from shoal.mqtt.federation.following import Following
-from shoal.mqtt.federation.granting import GRANTING_TIMER, Granting
+from shoal.mqtt.federation.granting import ADVERTISING_PATIENCE_US, GRANTING_TIMER, Granting
 from shoal.mqtt.federation.joining import Joining
 from shoal.mqtt.federation.moving import MOVING_TIMER, Moving
 from shoal.mqtt.federation.roaming.roaming import Roaming
@@ -42,6 +42,7 @@ from shoal.mqtt.federation.sharing import SHARING_TIMER, Sharing
 from shoal.mqtt.memory.journal import Journal
 from shoal.mqtt.messages import Message
 from shoal.mqtt.sessions.audience import Audience
+from shoal.mqtt.sessions.delivering.outgoing import ClientConnection
 from shoal.mqtt.sessions.retained import RetainedStore
 from shoal.mqtt.sessions.session import ClientSubscription
 from shoal.mqtt.sessions.sessions import Sessions
@@ -88,6 +89,9 @@ class Federation:
         self.wishes = Wishes(sessions, subscriptions, door, timers)
         self.following = Following(broker_id, door, audience, self.wishes)
         self.granting = Granting(broker_id, door, timers, self._tell_all)
+        self._advertising = Granting(
+            broker_id, door, timers, self._tell_all, ADVERTISING_PATIENCE_US
+        )
         told = self.granting.wait_for
         self.sharing = Sharing(broker_id, door, timers, subscriptions, deliver, told, now_us)
         tellers = (self.roaming.tell_clients, self.sharing.tell)
@@ -112,13 +116,22 @@ class Federation:
 
     def stored(self, subscription_id: SubscriptionId) -> None:
         """No publication misses this subscription of the door any more."""
-        self.granting.stored(subscription_id)
-        self._spreading.stored(subscription_id)
+        for each in (self.granting, self._advertising, self._spreading):
+            each.stored(subscription_id)
 
     def when_known(self, answer: Callable[[int], None], now_us: int) -> None:
         """Answer when every broker knows what the door has asked for, and who is in which group."""
         self.sharing.tell_changes(now_us)
         self.granting.owe(answer, now_us)
+
+    def spread(self, connection: ClientConnection, now_us: int) -> None:
+        """Nothing is taken from a client before every broker knows what it advertises."""
+
+        def known(now_us: int) -> None:
+            connection.is_spreading = False
+
+        connection.is_spreading = True
+        self._advertising.owe(known, now_us)
 
     def linked(self, neighbour: BrokerId, is_ready: bool, now_us: int) -> None:
         """A link can carry publications now, or was given up, and the network fell in two."""
@@ -141,8 +154,9 @@ class Federation:
                 self.roaming.due(kind, (client_id, at_us), now_us)
             case int(what) if kind == SHARING_TIMER:
                 self.sharing.due(what, now_us)
-            case int() if kind == GRANTING_TIMER:
-                self.granting.due(now_us)
+            case int(patience_us) if kind == GRANTING_TIMER:
+                waits = patience_us == self.granting.patience_us
+                (self.granting if waits else self._advertising).due(now_us)
             case () if kind == CROWDING_TIMER:
                 self.crowding.due(now_us)
             case () if kind == TELLING_TIMER:

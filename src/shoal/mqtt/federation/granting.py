@@ -1,5 +1,8 @@
 """A subscription is granted when no broker can miss it: what is published next, comes.
 
+So it is with what a client advertises: what it publishes is taken when no broker can miss that, and
+it waits for slow brokers longer, as else something could be acknowledged and lost.
+
 A mark follows what the door has asked for, to every other door.  Where subscriptions spread over
 links it is behind them on each, so when it is settled they are known wherever there is somebody;
 where they are stored elsewhere, or others must hear of them beside (OctopiA's bits), the machine
@@ -21,6 +24,8 @@ from shoal.mqtt.timers import Timers
 
 # A client that asks waits no longer than this for brokers that do not answer.
 PATIENCE_US = 2 * MICROSECONDS
+# And what it publishes for brokers that should know what it advertises.
+ADVERTISING_PATIENCE_US = 10 * MICROSECONDS
 
 GRANTING_TIMER = "granting"
 
@@ -28,9 +33,10 @@ Answer = Callable[[int], None]
 
 
 class Granting:
-    """The SUBACKs that one broker owes; each is given the time when it is sent.
+    """The SUBACKs that one broker owes, and the like; each is given the time when it is sent.
 
-    Without `timers` it waits as long as it takes.  `before` says what must be said before a mark.
+    Without `timers` it waits as long as it takes, else `patience_us`, which is in its timer's key.
+    `before` says what must be said before a mark.
     """
 
     def __init__(
@@ -39,7 +45,9 @@ class Granting:
         door: Door,
         timers: Timers | None,
         before: Callable[[int], None] = lambda now_us: None,
+        patience_us: int = PATIENCE_US,
     ) -> None:
+        self.patience_us = patience_us
         self._before = before
         self._mark = encode_control(Mark(broker_id))
         self._door = door
@@ -51,7 +59,7 @@ class Granting:
         self._unsettled: set[SubscriptionId] = set()
         self._said: set[int] = set()
         self._now_us = 0
-        # How often the door had subscribed when the mark under way was sent, and when the last one
+        # How often the door had asked when the mark under way was sent, and when the last one
         # was that has come everywhere.
         self._marked = self._known = 0
 
@@ -87,7 +95,7 @@ class Granting:
     def _check(self) -> None:
         if self._under_way and self._number is None and not (self._unsettled or self._said):
             if self._timers is not None:
-                self._timers.cancel((GRANTING_TIMER, 0))
+                self._timers.cancel((GRANTING_TIMER, self.patience_us))
             self._known = self._marked
             self._door.is_known(self._marked)
             self._answer(self._now_us)
@@ -112,4 +120,4 @@ class Granting:
         self._number = self._door.send(EVERY_BROKER, self._mark, now_us)
         self._door.notice(self._number, self.settled)
         if self._timers is not None:
-            self._timers.set((GRANTING_TIMER, 0), now_us + PATIENCE_US)
+            self._timers.set((GRANTING_TIMER, self.patience_us), now_us + self.patience_us)

@@ -50,6 +50,8 @@ class ClientConnection(Protocol):
     is_waiting: bool
     # Whether its client is about to be sent elsewhere: nothing more is taken from it.
     is_moving: bool
+    # Whether what its client advertises is not known everywhere yet: what it publishes waits.
+    is_spreading: bool
 
     @property
     def party(self) -> Party:
