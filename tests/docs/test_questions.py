@@ -42,7 +42,12 @@ ANSWERS: dict[int, tuple[int, str]] = {
     1: (0, r"B2\W+ready\W+\d+ (s|min)\W+B1, B3"),
     3: (0, r'(?s)"version": "\d.*"protocol": \d.*"is_draining": false'),
     4: (0, r'"ready":true'),
-    5: (0, r'shoal_refusals_total{reason="[\w ]+",what="connect refused"} 1'),
+    5: (
+        0,
+        r"(?s)process_resident_memory_bytes \d.*"
+        r'shoal_refusals_total{reason="[\w ]+",what="connect refused"} 1'
+        r'.*shoal_certificate_ends_timestamp_seconds{file=".*/B1.pem",use="clients"} \d',
+    ),
     6: (0, r"dashboard\W+bob\W+B2\W+127\.0\.0\.1:\d+ \(mqtts\)"),
     7: (0, r"nightly .* 3 .*\n.*dashboard"),
     8: (0, r"nightly\W+bob\W+B3\W+away for \d+ s"),

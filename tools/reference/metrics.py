@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from prometheus_client import ProcessCollector
 from prometheus_client.metrics_core import Metric
 
 from shoal.broker.machine import Broker
@@ -18,6 +19,7 @@ _STATUS: dict[str, Any] = {
     "counts": Counter({"proposals OUTCOME": 1}),
     "clients": {"moves": {"OUTCOME": 1}},
     "mqtt": {"refusals": [{"what": "WHAT", "reason": "REASON", "count": 1}]},
+    "certificates": [{"use": "USE", "file": "FILE", "ends_s": 0.0}],
     "journal": {"bytes": 0, "free_bytes": 0, "is_failing": False},
     "links": [
         {
@@ -40,6 +42,7 @@ def metric_page(systems: list[str]) -> list[str]:
         "| --- | --- | --- | --- |",
     ]
     lines += [_row(family) for family in Metrics(lambda: _STATUS).collect()]
+    lines += [_row(family) for family in process_metrics()]
     lines += [
         "",
         "## Counters of a system",
@@ -88,6 +91,11 @@ def metric_page(systems: list[str]) -> list[str]:
     ]
     lines += [_row(family) for family in BridgeMetrics("", tally).collect()]
     return lines
+
+
+def process_metrics() -> list[Metric]:
+    """What every process says of itself, on Linux."""
+    return list(ProcessCollector(registry=None).collect())
 
 
 def _listed(names: list[str]) -> str:

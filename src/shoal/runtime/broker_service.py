@@ -338,6 +338,7 @@ class BrokerService:
             "missing": missing,
             "listening": {key: str(where) for key, where in self.listening.items()},
             "links": self._links_status(),
+            "certificates": self._certificates.endings,
             "brokers": [
                 {"broker": each.name, "mqtt": each.mqtt, "admin": each.admin}
                 for each in self.directory.places

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from shoal.model import BrokerId
+from shoal.runtime.endings import endings
 from shoal.runtime.network_file import Network
 from shoal.runtime.tls import (
     load_admin_context,
@@ -29,6 +32,8 @@ class Certificates:
         self.links = load_contexts(tls, name) if tls is not None else None
         self.clients = load_client_context(client_tls, name) if client_tls is not None else None
         self.admin = load_admin_context(admin, name) if admin.is_over_tls else None
+        # When those in use end, whatever the files have become since.
+        self.endings = endings(network, name)
 
     def renewable(self, network: Network) -> dict[str, Any]:
         """The tables of a network file that `renew` can take over; all their files can be loaded.
@@ -56,3 +61,5 @@ class Certificates:
             renew_client_context(self.clients, tables["client_tls"], self._name)
         if self.admin is not None and "admin" in tables:
             renew_admin_context(self.admin, tables["admin"], self._name)
+        self._network = msgspec.structs.replace(self._network, **tables)
+        self.endings = endings(self._network, self._name)

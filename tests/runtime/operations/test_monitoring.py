@@ -13,7 +13,7 @@ import pytest
 from shoal.client.bridges.metrics import BridgeMetrics, Tally
 from shoal.runtime.network_file import load_network
 from shoal.runtime.operations.metrics import Metrics
-from tools.reference.metrics import _STATUS
+from tools.reference.metrics import _STATUS, process_metrics
 
 ROOT = Path(__file__).parents[3]
 MONITORING = ROOT / "examples" / "monitoring"
@@ -28,7 +28,11 @@ def metrics() -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     tally = Tally()
     tally.flows["in"].left["refused: why"] += 1
-    families = (*Metrics(lambda: status).collect(), *BridgeMetrics("b", tally).collect())
+    families = (
+        *Metrics(lambda: status).collect(),
+        *BridgeMetrics("b", tally).collect(),
+        *process_metrics(),
+    )
     for family in families:
         for sample in family.samples:
             found.setdefault(sample.name, set()).update(sample.labels)
@@ -64,7 +68,7 @@ def test_expressions_name_metrics_and_labels_that_there_are(
     name: str, expression: str, text: str
 ) -> None:
     known = metrics()
-    used = set(re.findall(r"\bshoal_\w+", expression))
+    used = set(re.findall(r"\b(?:shoal|process)_\w+", expression))
     assert used <= known.keys()
     assert used or expression.startswith("up{")
     labels = GIVEN.union(*(known[each] for each in used))

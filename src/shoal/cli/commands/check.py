@@ -15,6 +15,7 @@ def check(
 ) -> None:
     """Say what is wrong with a network file, path by path; exit code 2 if anything is."""
     from shoal.cli.support.live.networks import read_network
+    from shoal.runtime.endings import endings, remark
     from shoal.runtime.network_file import hints
 
     network = read_network(network_file)
@@ -26,6 +27,10 @@ def check(
         print(f"{stranger}; it has no effect unless one of that name joins")
     for hint in hints(network):
         print(f"warning: {hint}")
+    ending = [row for broker in network.brokers for row in endings(network, broker.name)]
+    for words in dict.fromkeys(map(remark, ending)):
+        if words:
+            print(f"warning: {words}")
     limits = network.limits
     print(
         f"of one client a packet of {limits.maximum_packet_size} bytes is taken, with "

@@ -97,7 +97,7 @@ def _show(console: Console, network: Network, statuses: Statuses) -> None:
     from shoal.overlays.registry import SYSTEMS
 
     console.print(_table(statuses))
-    remarks = (_waiting, _sent, _refused, _disks, _versions)
+    remarks = (_waiting, _sent, _refused, _disks, _certificates, _versions)
     for text in (each for remark in remarks for each in remark(statuses)):
         console.print(text, soft_wrap=True, highlight=False)
     for stranger in network.strangers(statuses):
@@ -230,6 +230,16 @@ def _disks(statuses: Statuses) -> Iterator[str]:
     for name, row in kept.items():
         if row["is_failing"]:
             yield f"[red]{name} cannot write to its disk: it refuses what it could not keep[/red]"
+
+
+def _certificates(statuses: Statuses) -> Iterator[str]:
+    """Those that end soon, or have."""
+    from shoal.runtime.endings import remark
+
+    for name, found in statuses.items():
+        for row in (found or {}).get("certificates", ()):
+            if words := remark(row):
+                yield f"[yellow]{name}: {escape(words)}[/yellow]"
 
 
 def _versions(statuses: Statuses) -> Iterator[str]:

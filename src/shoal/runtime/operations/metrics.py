@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
@@ -89,6 +89,7 @@ class Metrics(Collector):
         if journal:
             for key, (name, text) in _JOURNAL.items():
                 yield GaugeMetricFamily(name, text, value=float(journal[key]))
+        yield _certificate_metric(status.get("certificates", ()))
         yield from _link_metrics(status.get("links", ()))
 
 
@@ -135,6 +136,17 @@ def _move_metrics(clients: Mapping[str, Any]) -> Iterator[Metric]:
     yield moves
 
 
+def _certificate_metric(rows: Iterable[Mapping[str, Any]]) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(
+        "shoal_certificate_ends_timestamp_seconds",
+        "When a certificate ends that is in use, since 1970.",
+        labels=["use", "file"],
+    )
+    for row in rows:
+        family.add_metric([row["use"], row["file"]], row["ends_s"])
+    return family
+
+
 def _link_metrics(links: Any) -> Iterator[Metric]:
     for key, (name, text) in _LINKS.items():
         family = GaugeMetricFamily(name, text, labels=["neighbour"])
@@ -158,7 +170,8 @@ def _link_metrics(links: Any) -> Iterator[Metric]:
 
 
 def render(status: Callable[[], Mapping[str, Any]]) -> bytes:
-    """The metrics as Prometheus reads them."""
+    """The metrics as Prometheus reads them, those that every process has among them."""
     registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
     registry.register(Metrics(status))
     return generate_latest(registry)
