@@ -25,6 +25,11 @@ SELDOM_US, OFTEN_US = 4_000_000, 400_000
 FOUND = (17, 65, 268, 30069, 40887)
 # A link that neither end remembered, as both had started anew, was taken for one of the tree's.
 FOUND_WITHOUT_MOVES = (44448,)
+# Who was linked anew was not asked what became of an exchange, and those were told too late who had
+# given it up (49448; with moves 49787); what was said before both ends had greeted stayed (49225).
+FOUND_PATIENT = (49225, 49448)
+# Who had started anew took one link for all that it had.
+FOUND_AT_ANY_TIME = (49218,)
 # A true word that came before the false one was taken back.
 FOUND_LOSSY = (20182,)
 KINDS = pytest.mark.parametrize(
@@ -57,6 +62,13 @@ def test_exchanges_and_faults_on_their_cycles(kind: dict[str, bool]) -> None:
 
 def test_what_was_found_without_moves() -> None:
     _exchange(FOUND_WITHOUT_MOVES, {}, SELDOM_US)
+
+
+def test_what_was_found_where_brokers_are_waited_for() -> None:
+    for interval_us in (SELDOM_US, OFTEN_US):
+        _exchange(FOUND_PATIENT, {"patient": True}, interval_us)
+    _exchange((49787,), {"patient": True, "moves": True}, OFTEN_US)
+    _at_any_time(FOUND_AT_ANY_TIME, moves=True)
 
 
 def test_what_was_found_over_bad_links() -> None:

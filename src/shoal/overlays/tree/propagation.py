@@ -293,6 +293,12 @@ class Propagation:
         for row in self.tables.advertisements.values():
             row.others.pop(neighbour, None)
 
+    def take_back_told(self, neighbour: BrokerId, out: list[Effect]) -> None:
+        """It was told these before it was linked, and may have to hear them again."""
+        entries = self.tables.subscriptions.items()
+        told = [id for id, entry in entries if neighbour in entry.forwarded_to]
+        out.extend(Send(neighbour, Unsubscribe(id)) for id in told)
+
     def forget(self, neighbour: BrokerId, out: list[Effect]) -> None:
         """Undo all that the neighbour has said."""
         self.remove_subscriptions(self._subscriptions_from(neighbour), neighbour, out)

@@ -84,6 +84,8 @@ class TreeRouting(BaseStrategy):
         self.tables = self.propagation.tables
         self._route, self._routes = self.tables.routes.of, self.tables.routes.of_each
         self._exchange = Exchange(context.expected)
+        # Neighbours of which it is not known whether they stay such, and what they were told since.
+        self._unmet: set[BrokerId] = set()
         self._leaver = Leaver(context.random, self.propagation, self._exchange, context.expected)
         self._succession = Succession(
             self.broker, self.propagation, self._exchange, self, lambda: self._leaver.is_engaged
@@ -267,6 +269,10 @@ class TreeRouting(BaseStrategy):
         up = state is LinkState.UP
         self._leaver.relinked(neighbour, state, now_us, out)
         is_back = up and self.is_neighbour(neighbour)
+        if neighbour in self._unmet:
+            self._unmet.discard(neighbour)
+            if up:
+                self.propagation.take_back_told(neighbour, out)
         self.propagation.unlink(neighbour)
         if not is_back:
             self._exchange.unlinked(neighbour)
@@ -278,8 +284,13 @@ class TreeRouting(BaseStrategy):
             self._exchange.say(out)
 
     def began_anew(self, neighbour: BrokerId) -> None:
-        """A neighbour's link is up again, and it is not known yet whether it stays one."""
+        """A neighbour's link is up again, and it is not known yet whether it stays one.
+
+        What it is told until then it is not told for good.
+        """
         self._exchange.began_anew(neighbour)
+        self.tables.forget_told(neighbour)
+        self._unmet.add(neighbour)
 
     def wants(self, neighbour: BrokerId) -> None:
         """Both ends of a link have agreed that it is one of the tree's."""

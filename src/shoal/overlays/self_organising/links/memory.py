@@ -44,8 +44,9 @@ class Memory:
         """What was to be remembered, if anything was; the neighbours that nobody else knows."""
         for neighbour, row in facts.get(STANDINGS, {}).items():
             self._rows[neighbour] = msgspec.convert(row, Standing)
+        # The first that is to be remembered are all that are given; so any other is none.
+        self._is_said = STANDINGS in facts or not self._rows
         if self._rows:
-            # Who remembers links remembers all: any other is none of them.
             self._unknown = UNHEARD
         self.verdicts = msgspec.convert(facts.get(DONE, []), list[Verdict])
         return [each for each in self.neighbours if each not in self._given]

@@ -92,6 +92,7 @@ class Overlay:
 
     def start(self, started: Started, now_us: int, out: list[Effect]) -> None:
         unknown = self.memory.start(started.facts)
+        self.memory.say(out)
         for verdict in self.memory.verdicts:
             self._ring.verdicts.remember(verdict)
         self._routing.start(started, now_us, out)
@@ -154,7 +155,7 @@ class Overlay:
             self._up.discard(neighbour)
         if state is LinkState.ENDED:
             self._ring.ended(neighbour, now_us, out)
-        elif was_up or state is LinkState.FAILED:
+        elif was_up or state is LinkState.FAILED or self._ring.has_lost(neighbour):
             self._ring.broken(neighbour, now_us, out, is_back=state is LinkState.UP)
         if state is LinkState.UP:
             self._up.add(neighbour)

@@ -2,10 +2,10 @@
 
 Who has not agreed gives up by itself, and tells all: the first cannot have decided.  Who has agreed
 must be told.  When a link of the cycle is gone, those at its ends ask the other way round (`Doubt`)
-whoever knows, up to the first: if it has not decided it gives up.  A first that has started anew
-remembers what it has decided, and is asked over its links when they are up again.  If it is gone
-for good, and nobody knows, nothing was exchanged; no more did a part that is cut off at both ends,
-unless it sees that the link that goes has ended.  Should the first have decided otherwise, that
+whoever knows, up to the first: if it has not decided it gives up.  Who is linked anew is asked,
+too: a first that has started anew remembers what it has decided, and any other may know.  If it is
+gone for good, and nobody knows, nothing was exchanged; no more did a part that is cut off at both
+ends, unless it sees that the link that goes has ended.  Should the first have decided otherwise, that
 holds when they meet: links then come and go like any others, and tables are said again.
 """
 
@@ -22,12 +22,14 @@ class BrokenCycle:
 
     gone       neighbours on the cycle to which the link is gone, or has come up anew
     askers     neighbours that have asked what became of the exchange
+    ignorant   neighbours that know nothing of it, as they have started anew
     has_ended  whether the link that goes was ended on purpose
     """
 
     def __init__(self) -> None:
         self.gone: set[BrokerId] = set()
         self.askers: set[BrokerId] = set()
+        self.ignorant: set[BrokerId] = set()
         self.has_ended = False
 
     def without(self, neighbours: Iterable[BrokerId]) -> list[BrokerId]:
@@ -41,5 +43,5 @@ class BrokenCycle:
         return False if whom in self.gone and not self.is_asked(ring, whom) else None
 
     def is_asked(self, ring: Ring, whom: BrokerId) -> bool:
-        """Whether this is the first, to which the link has come up anew: it will answer."""
-        return whom == ring.first and whom in ring.renewed
+        """Whether the link to it has come up anew, so that it will answer."""
+        return whom in ring.renewed and whom not in self.ignorant

@@ -159,6 +159,10 @@ class QuietRing(Steps):
         """Whether the link has come up anew while an exchange goes on over it here."""
         return self._ring is not None and neighbour in self._ring.renewed
 
+    def has_lost(self, neighbour: BrokerId) -> bool:
+        """Whether the link is gone while an exchange goes on over it here."""
+        return self._ring is not None and neighbour in self._breaks.gone
+
     def broken(
         self, neighbour: BrokerId, now_us: int, out: list[Effect], *, is_back: bool = False
     ) -> None:
@@ -167,6 +171,7 @@ class QuietRing(Steps):
         if ring is not None and neighbour in ring.neighbours:
             self._breaks.gone.add(neighbour)
             ring.renewed.discard(neighbour)
+            self._breaks.ignorant.discard(neighbour)
             if is_back:
                 ring.renewed.add(neighbour)
             self._step(Event.BROKEN, neighbour, None, now_us, out)

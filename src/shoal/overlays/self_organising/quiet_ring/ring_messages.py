@@ -70,7 +70,7 @@ class Verdict(RingMessage, frozen=True):
 class Doubt(RingMessage, frozen=True):
     """Who has agreed and cannot be told, as the cycle is broken, asks the other way round.
 
-    Also the first itself, if the link to it has come up anew.
+    Also whoever is linked anew.
     """
 
     key: ExchangeKey

@@ -240,9 +240,15 @@ class Steps:
             out.append(Send(whom, Doubt(self._key)))
 
     def _presume(self, neighbour: BrokerId, _: Any, now_us: int, out: list[Effect]) -> None:
-        """The first has decided nothing: gives up."""
-        if self._breaks.is_asked(self._checked(neighbour), neighbour):
+        """The first has decided nothing: gives up; of any other asks the other way round."""
+        ring, breaks = self._checked(neighbour), self._breaks
+        if not breaks.is_asked(ring, neighbour):
+            return
+        if neighbour == ring.first:
             self._say_verdict(False, now_us, out, "the cycle is broken")
+            return
+        breaks.ignorant.add(neighbour)
+        self._ask(ring.across(neighbour), "the cycle is broken", now_us, out)
 
     # --- coming and going ---------------------------------------------------------------------
 
