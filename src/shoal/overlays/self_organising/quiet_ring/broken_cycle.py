@@ -5,8 +5,8 @@ must be told.  When a link of the cycle is gone, those at its ends ask the other
 whoever knows, up to the first: if it has not decided it gives up.  Who is linked anew is asked,
 too: a first that has started anew remembers what it has decided, and any other may know.  If it is
 gone for good, and nobody knows, nothing was exchanged; no more did a part that is cut off at both
-ends, unless it sees that the link that goes has ended.  Should the first have decided otherwise, that
-holds when they meet: links then come and go like any others, and tables are said again.
+ends, unless it sees that the link that goes has ended.  Should the first have decided otherwise,
+that holds when they meet: links then come and go like any others, and tables are said again.
 """
 
 from __future__ import annotations
