@@ -19,8 +19,8 @@ from shoal.broker.effects import (
     Send,
 )
 from shoal.broker.machine import Broker
-from shoal.broker.messages import Publish, Subscribe
-from shoal.model import Publication, SubscriptionId
+from shoal.broker.messages import Advertise, Publish, Subscribe
+from shoal.model import Advertisement, Publication, SubscriptionId
 from shoal.mqtt.broker_clients import BrokerClients
 from shoal.overlays.tree.routing import TreeRouting
 from tests.mqtt.house import House
@@ -41,6 +41,7 @@ class Site(House):
         self.notices: list[Notify] = []
         self.unsettled: list[Publication] = []
         self.unstored: list[SubscriptionId] = []
+        self.unheard: list[Advertisement] = []
 
     def carry_out(self, effects: Any) -> None:
         super().carry_out(effects)
@@ -52,6 +53,11 @@ class Site(House):
                     self.settle(request.request.publications)
                 else:
                     self.unsettled += request.request.publications
+            elif isinstance(request.request, Advertise):
+                if self.network.is_storing:
+                    self.hear(request.client, request.request.advertisement)
+                else:
+                    self.unheard.append(request.request.advertisement)
             elif isinstance(request.request, Subscribe):
                 if self.network.is_storing:
                     self.store(request.request.subscription.id)
@@ -68,6 +74,11 @@ class Site(House):
     def store(self, subscription_id: SubscriptionId) -> None:
         """The machine is done with it."""
         self.clients.stored(subscription_id)
+        self.carry_out(self.clients.take_effects())
+
+    def hear(self, client_id: str, promise: Advertisement) -> None:
+        """The machine is done with it."""
+        self.clients.door.promising.heard(client_id, promise)
         self.carry_out(self.clients.take_effects())
 
     def handle(self, input: Input) -> None:

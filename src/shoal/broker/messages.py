@@ -44,13 +44,17 @@ class Message(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class Advertise(Message, frozen=True):
-    """`moves` counts the publisher's moves so far: of two words about it the later one holds."""
+    """`moves` counts the publisher's moves so far: of two words about it the later one holds.
+
+    Where a system's brokers answer with what is wanted of it, it `is_awaited`.
+    """
 
     introduces = True
     joins = True
 
     advertisement: Advertisement
     moves: int = 0
+    is_awaited: bool = False  # type: ignore[misc]
 
 
 class Unadvertise(Message, frozen=True):

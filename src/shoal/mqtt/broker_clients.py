@@ -314,7 +314,7 @@ class BrokerClients:
         if session is not None:
             self.statistics.connected -= 1
             if self.door is not None:
-                self.door.unadvertise(session.client_id)
+                self.door.promising.end(session.client_id)
             if self.federation is not None:
                 self.federation.roaming.telling.leaves(session.client_id, now_us)
             self.sessions.left(session, now_us, with_will=with_will, is_moving=is_moving)
@@ -417,12 +417,13 @@ class BrokerClients:
         assert self.door is not None
         self.door.settled(publications)
 
-    def stored(self, subscription_id: SubscriptionId) -> None:
-        """No publication misses this subscription of the door any more."""
+    def stored(self, *subscription_ids: SubscriptionId) -> None:
+        """No publication misses these subscriptions of the door any more."""
         assert self.door is not None
         assert self.federation is not None
-        if self.door.stored(subscription_id):
-            self.federation.stored(subscription_id)
+        for id in subscription_ids:
+            if self.door.stored(id):
+                self.federation.stored(id)
 
     def deliver(self, deliveries: Iterable[Deliver], now_us: int) -> list[ClientEffect]:
         """The machine delivers to this broker's door."""

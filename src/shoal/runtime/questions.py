@@ -122,7 +122,7 @@ class Questions:
         `source` and what is `told` with it; `hops` is None where the system does not say.
         """
         publisher, door = query.get("publisher", ""), self._door.clients.door
-        if door is not None and not door.promises(publisher):
+        if door is not None and not door.promising.of(publisher):
             publisher = door.client
         asked = Asked(
             attributes=self._attributes(query),
@@ -176,7 +176,7 @@ class Questions:
         if connection is None or connection.session is None:
             return None
         door = self._door.clients.door
-        promises = door.promises(client) if door is not None else ()
+        promises = door.promising.of(client) if door is not None else ()
         permissions = self._door.clients.permissions(connection.session.user, client)
         return {
             "user": connection.session.user,

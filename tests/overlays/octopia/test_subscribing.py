@@ -1,9 +1,9 @@
-"""When a subscription counts as known: when hosts in other clusters have its bit."""
+"""When a subscription counts as known, and a promise: when hosts have other clusters' bits."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from random import Random
 from unittest.mock import patch
 
@@ -34,17 +34,54 @@ async def _until(condition: Callable[[], bool]) -> float:
     return loop.time() - began
 
 
-def _play(sharp_bits: int, protocols: Mapping[str, Protocols]) -> tuple[float, list[bool]]:
-    """After how many seconds subscriptions are settled, and whether the host knows each then."""
+Found = tuple[float, list[bool]]
+
+
+async def _subscribe(network: LiveNetwork) -> Found:
     known: list[bool] = []
     took = 0.0
+    nodes = network.nodes
+    nodes[HOST].request("P", Advertise(advertisement("p")))
+    hosted = nodes[HOST].machine.strategy.hosted
+    await asyncio.sleep(2)
+    for number, text in enumerate(("x = 5", "x = 7", "x BETWEEN 1 AND 6")):
+        settled: list[bool] = []
+
+        def is_settled(x: int = 5 + 2 * (number % 2), settled: list[bool] = settled) -> None:
+            settled.append(hosted.owed("P", {"x": x}) == 0b10)
+
+        request = Subscribe(subscription(f"s{number}", text, "S"))
+        nodes[HOME].request("S", request, custody=Custody(is_settled))
+        took = max(took, await _until(lambda settled=settled: bool(settled)))
+        known.extend(settled)
+    return took, known
+
+
+async def _advertise(network: LiveNetwork) -> Found:
+    known: list[bool] = []
+    nodes = network.nodes
+    hosted = nodes[HOST].machine.strategy.hosted
+    nodes[HOME].request("S", Subscribe(subscription("s", "x = 5", "S")))
+    await asyncio.sleep(2)
+    is_heard = Custody(lambda: known.append(hosted.owed("P", {"x": 5}) == 0b10))
+    nodes[HOST].request("P", Advertise(advertisement("p")), custody=is_heard)
+    return await _until(lambda: bool(known)), known
+
+
+def _play(
+    protocols: Mapping[str, Protocols] = {},
+    does: Callable[[LiveNetwork], Awaitable[Found]] = _subscribe,
+    sharp_bits: int = 0,
+) -> Found:
+    """After how many seconds what was asked is settled, and whether the host knows of it then."""
+    found: Found = 0.0, []
 
     def cable(left: str, right: str) -> Cable:
         latency_s = (0.5, 0.5) if frozenset((left, right)) == SLOW else (0.001, 0.001)
         return Cable(Random(1), latency_s, 1e9)
 
     async def play() -> None:
-        nonlocal took
+        nonlocal found
         parameters = Parameters(rows=ROWS, parents=(0, 1), sharp_bits=sharp_bits)
         links = parameters.product().links
         names = [name for row in ROWS for name in row]
@@ -54,19 +91,7 @@ def _play(sharp_bits: int, protocols: Mapping[str, Protocols]) -> tuple[float, l
         nodes = network.nodes
         await _until(lambda: all(each.is_connected for each in network.links.values()))
         await _until(lambda: all(each.is_ready for each in nodes.values()))
-        nodes[HOST].request("P", Advertise(advertisement("p")))
-        hosted = nodes[HOST].machine.strategy.hosted
-        await asyncio.sleep(2)
-        for number, text in enumerate(("x = 5", "x = 7", "x BETWEEN 1 AND 6")):
-            settled: list[bool] = []
-
-            def is_settled(x: int = 5 + 2 * (number % 2), settled: list[bool] = settled) -> None:
-                settled.append(hosted.owed("P", {"x": x}) == 0b10)
-
-            request = Subscribe(subscription(f"s{number}", text, "S"))
-            nodes[HOME].request("S", request, custody=Custody(is_settled))
-            took = max(took, await _until(lambda settled=settled: bool(settled)))
-            known.extend(settled)
+        found = await does(network)
         for name in names:
             await network.kill(name)
 
@@ -76,18 +101,30 @@ def _play(sharp_bits: int, protocols: Mapping[str, Protocols]) -> tuple[float, l
         asyncio.Runner(loop_factory=lambda: loop) as runner,
     ):
         runner.run(play())
-    return took, known
+    return found
 
 
 @pytest.mark.parametrize("sharp_bits", [0, 4])
 def test_who_has_subscribed_is_known_where_anybody_publishes(sharp_bits: int) -> None:
     """Its SUBACK came first, and what was published then went nowhere."""
-    took, known = _play(sharp_bits, {})
+    took, known = _play(sharp_bits=sharp_bits)
     assert known == [True, True, True]
     assert took > 0.5
 
 
 def test_nobody_waits_for_a_broker_that_does_not_say_so() -> None:
     """One of the version before settles publications only."""
-    took, _ = _play(0, {"B4": Protocols(1, 2)})
+    took, _ = _play({"B4": Protocols(1, 2)})
+    assert took < 0.5
+
+
+def test_who_has_promised_knows_who_wants_it() -> None:
+    """What was published before the answer was back was settled, and went nowhere."""
+    took, known = _play(does=_advertise)
+    assert known == [True]
+    assert took > 1
+
+
+def test_who_promises_does_not_wait_for_a_broker_that_does_not_say_so() -> None:
+    took, _ = _play({"B6": Protocols(1, 2)}, _advertise)
     assert took < 0.5

@@ -15,7 +15,6 @@ import msgspec
 from shoal.broker.effects import Leave
 from shoal.broker.messages import Goodbye, Unsubscribe
 from shoal.model import Publication
-from shoal.mqtt.federation.granting import ADVERTISING_PATIENCE_US
 from shoal.overlays.octopia.parameters import Parameters
 from shoal.runtime.node import Node
 from shoal.runtime.storage.overlay_file import Overlay
@@ -34,8 +33,6 @@ class RandomGrowth(RandomCustody):
     """One seed's product; `run` gives what went wrong."""
 
     has_journals = True
-    # A door takes nothing from a client before what it advertises is known, or so much later.
-    spread_us = ADVERTISING_PATIENCE_US
 
     def __init__(self, seed: int, *, faults: int = 8) -> None:
         """One in four is spread, one in two has sharp bits."""

@@ -107,8 +107,8 @@ class Standing:
 
     @property
     def must_wait(self) -> bool:
-        """Whether what the client sends is not taken now, since it is owed too many answers or the
-        driver says so.
+        """Whether what the client sends is not taken now, since it is owed too many answers, or
+        not everybody has heard what it promises, or the driver says so.
         """
         if self.is_held or self.is_moving or self.is_spreading or self.is_waiting:
             return True
@@ -116,6 +116,9 @@ class Standing:
             return True
         if self._serving is None:
             return False
+        door = self._house.door
+        if door is not None and door.promising.is_unheard(self._serving.session.client_id):
+            return True
         # A publication that waits has all wait that was said behind it.
         if self._held and self._serving.session.waits_to_publish:
             return True

@@ -25,12 +25,11 @@ from hashlib import blake2b
 import msgspec
 
 from shoal.broker.effects import Requested
-from shoal.broker.messages import Advertise, Publish, Subscribe, Unadvertise, Unsubscribe
+from shoal.broker.messages import Advertise, Publish, Subscribe, Unsubscribe
 from shoal.broker.messages import Message as Request
 from shoal.matching.topics.filters import ALL_LEVELS, ONE_LEVEL
 from shoal.model import (
     EVERYTHING,
-    Advertisement,
     And,
     Attributes,
     BrokerId,
@@ -60,6 +59,7 @@ from shoal.mqtt.content import (
 )
 from shoal.mqtt.door.asking import Asking
 from shoal.mqtt.door.owed import Owed
+from shoal.mqtt.door.promising import Promising
 from shoal.mqtt.messages import Message
 
 # Client identifiers that begin so are the broker's own.
@@ -132,7 +132,7 @@ class Door:
         # Marks that were sent before this say nothing any more.
         self._forgotten = 0
         self._sequence = started_us
-        self._advertised: dict[ClientId, tuple[Filter, ...]] = {}
+        self.promising = Promising(broker_id, self._ask)
         self._recent: dict[tuple[ClientId, int], Message] = {}
         # What clients wait for, by the number of the publication.
         self._owed: dict[int, Owed] = {}
@@ -140,7 +140,7 @@ class Door:
         # Publications that are not done with when they are settled, how often; and those that are.
         self._kept_back: dict[int, int] = {}
         self._settled: set[int] = set()
-        self._ask(self.client, Advertise(self._advertisement(self.client, 0, EVERYTHING)))
+        self._ask(self.client, Advertise(self.promising.made(self.client, 0, EVERYTHING)))
         everyone = Or(
             (
                 predicate(RETAIN_ATTRIBUTE, Operator.EQ, True),
@@ -198,26 +198,13 @@ class Door:
 
     def advertise(self, client_id: ClientId, filters: tuple[Filter, ...]) -> None:
         """From now on a client publishes under its own name, and only what these promise."""
-        self.unadvertise(client_id)
-        for number, filter in enumerate(filters):
-            self._ask(client_id, Advertise(self._advertisement(client_id, number, filter)))
-        if filters:
-            self.asked += 1
-            self._advertised[client_id] = filters
-
-    def unadvertise(self, client_id: ClientId) -> None:
-        """The client is gone, or takes back what it promised."""
-        for number in range(len(self._advertised.pop(client_id, ()))):
-            self._ask(client_id, Unadvertise(self._advertisement_id(client_id, number)))
-
-    def promises(self, client_id: ClientId) -> tuple[Filter, ...]:
-        """What a client of this broker advertises; nothing if it may publish anything."""
-        return self._advertised.get(client_id, ())
+        self.promising.begin(client_id, filters)
+        self.asked += bool(filters)
 
     def publish(self, message: Message) -> None:
         """Send a client's message through the network, and so back to this broker's clients."""
         publisher = message.publisher
-        client = publisher if publisher in self._advertised else self.client
+        client = publisher if publisher in self.promising else self.client
         publication = self._publication(
             client,
             message.published_us,
@@ -363,14 +350,6 @@ class Door:
         self.asked += 1
         self.unsettled[id] = self.unsettled.get(id, 0) + 1
         return Subscription(id=id, client=self.client, filter=filter)
-
-    def _advertisement_id(self, client: ClientId, number: int) -> str:
-        # With the broker: a client that moves on advertises there before this is forgotten.
-        return f"{client}@{self._broker_id}/{number}"
-
-    def _advertisement(self, client: ClientId, number: int, filter: Filter) -> Advertisement:
-        id = self._advertisement_id(client, number)
-        return Advertisement(id=id, publisher=client, filter=filter)
 
 
 def _digest(topics: str, content: Filter) -> str:

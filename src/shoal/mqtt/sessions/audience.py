@@ -188,4 +188,4 @@ class Audience:
         outlet = session.outlet
         if outlet is None or not outlet.connection.follows:
             return False
-        return not self._door.promises(session.client_id)
+        return not self._door.promising.of(session.client_id)

@@ -68,7 +68,8 @@ class Clients:
             return
         self._publishers.attach(client, [advertisement])
         self._hosted.add(advertisement)
-        message = Advertise(advertisement)
+        # Who publishes waits until the bits are back: until then they are off.
+        message = Advertise(advertisement, is_awaited=True)
         out += [Send(each, message) for each in sorted(self._advertised_to)]
 
     def _unadvertise(self, id: AdvertisementId, out: list[Effect]) -> None:

@@ -4,6 +4,7 @@ In a cluster every broker's *table* travels to all others: its subscriptions, an
 links up to.  A table has a version, so that whatever way it comes, and how often, the newest holds.
 Between clusters advertisements go to one broker of each other cluster, and bits come back.  Of both
 whoever subscribed waits until they are everywhere (`is_awaited`): until then it may miss something.
+So does whoever advertised: until the bits are back what it publishes may be missed.
 """
 
 from __future__ import annotations

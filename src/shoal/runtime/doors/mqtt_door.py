@@ -11,13 +11,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 from shoal.broker.custody import Custody, is_assured
 from shoal.broker.effects import Deliver, Requested
-from shoal.broker.messages import Message, Publish
-from shoal.model import BrokerId, ClientId, Publication, SubscriptionId
+from shoal.broker.messages import Advertise, Message, Publish
+from shoal.model import BrokerId, ClientId
 from shoal.mqtt.access import Admission, Credentials
 from shoal.mqtt.broker_clients import BrokerClients
 from shoal.mqtt.connection.connection import Connection
@@ -126,7 +126,9 @@ class MqttDoor:
         if publishers is not None:
             publishers.at_wait = self._slow_down
             publishers.owes = self._owes
-            publishers.settled = self._settled
+            publishers.settled = partial(self._done, self.clients.settled)
+            if self.clients.door is not None:
+                publishers.heard = partial(self._done, self.clients.door.promising.heard)
         subscriptions = self.clients.subscriptions
         node.weighing.takers.append(
             (lambda: subscriptions.count, lambda what: WORK_US * subscriptions.work_on(what))
@@ -286,23 +288,19 @@ class MqttDoor:
         client, request, door = requested.client, requested.request, self.clients.door
         if self._publishers is not None and door is not None and client != door.client:
             self._publishers.request(requested)
-        elif type(request) is Publish and is_assured(request):
-            custody = Custody(partial(self._settled, request.publications))
-            self.node.request(client, request, custody=custody)
+            return
+        done: Callable[[], None] | None = None
+        if type(request) is Publish and is_assured(request):
+            done = partial(self._done, self.clients.settled, request.publications)
+        elif type(request) is Advertise and door is not None:
+            done = partial(self._done, door.promising.heard, client, request.advertisement)
         elif ids := subscribed(request):
-            self.node.request(client, request, custody=Custody(partial(self._stored, ids)))
-        else:
-            self.node.request(client, request)
+            done = partial(self._done, self.clients.stored, *ids)
+        self.node.request(client, request, custody=Custody(done) if done is not None else None)
 
-    def _stored(self, ids: Iterable[SubscriptionId]) -> None:
-        """No publication misses these subscriptions; clients hear it with the next flush."""
-        for id in ids:
-            self.clients.stored(id)
-        self.node.schedule_flush()
-
-    def _settled(self, publications: Sequence[Publication]) -> None:
-        """Nothing can take these any more; their publishers hear it with the next flush."""
-        self.clients.settled(publications)
+    def _done(self, tell: Callable[..., None], *about: object) -> None:
+        """The machine is done with what clients wait for: they hear it with the next flush."""
+        tell(*about)
         self.node.schedule_flush()
 
     def _hold(self, full: bool) -> None:

@@ -17,10 +17,10 @@ from typing import Any
 
 from shoal.broker.custody import Custody, Errand, is_assured
 from shoal.broker.effects import Deliver, Record, Requested
-from shoal.broker.messages import Message, Pong, Publish
+from shoal.broker.messages import Advertise, Message, Pong, Publish
 from shoal.clients.courier import CourierEvent, Forgotten, Lost, Stranded
 from shoal.clients.records import MigrationRecord
-from shoal.model import BrokerId, ClientId, Publication
+from shoal.model import Advertisement, BrokerId, ClientId, Publication
 from shoal.mqtt.door.publishers import AskBroker, DoorEffect, Publishers
 from shoal.runtime.driving.flushing import Phase
 from shoal.runtime.links.couriers import Couriers
@@ -33,7 +33,8 @@ class LivePublishers:
     """The publishers of one node's clients.
 
     `at_pong` is told which broker has answered the door itself, `at_wait` whom to read no more, and
-    when to, `settled` which publications nothing can take any more.  `follows` is asked whether a
+    when to, `settled` which publications nothing can take any more, `heard` with what a client has
+    promised the machine is done.  `follows` is asked whether a
     client may be sent to a broker, `owes` whether it still waits for an answer, and `send_on` sends
     it, and says so by `was_sent`.
     """
@@ -45,6 +46,7 @@ class LivePublishers:
         self.owes: Callable[[ClientId], bool] = _nobody_is_owed
         self.send_on: Callable[[ClientId, BrokerId], None] = _nobody_goes
         self.settled: Callable[[Sequence[Publication]], None] = _nobody_asks
+        self.heard: Callable[[ClientId, Advertisement], None] = _nobody_waits
         self.at_pong: Callable[[BrokerId], None] = _nobody_pings
         self._node = node
         self._couriers = couriers
@@ -144,10 +146,10 @@ class LivePublishers:
         match effect:
             case AskBroker(broker, client, request):
                 if broker == self._node.id:
-                    custody = self._custody(request, Custody)
+                    custody = self._custody(client, request, Custody)
                     self._node.request(client, request, custody=custody)
                 else:
-                    custody = self._custody(request, Errand)
+                    custody = self._custody(client, request, Errand)
                     self._couriers.ask(broker, client, request, custody)
                     if custody is not None:
                         custody.settle()
@@ -159,8 +161,13 @@ class LivePublishers:
                 if isinstance(row, MigrationRecord):
                     self._has_moved(row.publisher, row.target)
 
-    def _custody(self, request: Message, kind: type[Custody]) -> Custody | None:
-        """Of publications for which somebody waits."""
+    def _custody(self, client: ClientId, request: Message, kind: type[Custody]) -> Custody | None:
+        """Of publications for which somebody waits, and of what a client promises."""
+        if isinstance(request, Advertise):
+            if kind is Custody:
+                return kind(partial(self.heard, client, request.advertisement))
+            # Elsewhere it was promised before.
+            self.heard(client, request.advertisement)
         if isinstance(request, Publish) and is_assured(request):
             return kind(partial(self.settled, request.publications))
         return None
@@ -246,7 +253,7 @@ def _nobody_pings(broker: BrokerId) -> None:
     """Until there is somebody who does."""
 
 
-def _nobody_waits(client: ClientId, wait: bool) -> None:
+def _nobody_waits(client: ClientId, what: object) -> None:
     """Until there is somebody to tell."""
 
 
