@@ -206,11 +206,45 @@ def _explain(message: str, data: Any, kind: inspect.Type) -> tuple[str, str]:
     keys = re.sub(r"\[\d+\]", "", path).split(".")
     expected = _type_at(data, kind, keys)
     if isinstance(expected, inspect.LiteralType):
-        return path, f"{problem}; use one of {', '.join(sorted(map(str, expected.values)))}"
+        return (
+            path,
+            f"{_in_words(problem)}; use one of {', '.join(sorted(map(str, expected.values)))}",
+        )
     if isinstance(expected, inspect.EnumType):
         values = ", ".join(str(member.value) for member in expected.cls)
-        return path, f"{problem}; use one of {values}"
-    return path, problem.replace("`", "").replace("object", "a table").replace("array", "a list")
+        return path, f"{_in_words(problem)}; use one of {values}"
+    return path, _in_words(problem)
+
+
+# What msgspec calls types, and what people do.
+_NOUNS = {
+    "int": "a whole number",
+    "float": "a number",
+    "str": "text",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "a table",
+    "null": "nothing",
+}
+
+
+def _in_words(problem: str) -> str:
+    """msgspec's message without the words of a programmer.
+
+    >>> _in_words("Expected `int >= 0`"), _in_words("Invalid enum value 'mean'")
+    ('expected a whole number >= 0', "'mean' is unknown")
+    >>> _in_words("Expected `array` of length 2, got 1")
+    'expected a list of length 2, got 1'
+    """
+    if found := re.fullmatch(r"Invalid enum value (.+)", problem, re.DOTALL):
+        return f"{found[1]} is unknown"
+
+    def named(quoted: re.Match[str]) -> str:
+        words = re.sub(r"\b[a-z]+\b", lambda word: _NOUNS.get(word[0], word[0]), quoted[1])
+        return words.replace(" | ", " or ")
+
+    said = re.sub(r"`([^`]*)`", named, problem).replace("matching regex", "of the form")
+    return said[:1].lower() + said[1:]
 
 
 def _join(path: str, key: str) -> str:

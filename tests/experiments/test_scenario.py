@@ -93,9 +93,9 @@ def test_paths_in_overrides_are_the_shells(tmp_path: Path, monkeypatch: pytest.M
         ("system=prune", "system: .*; use one of tree, grape, pop, bluedove"),
         ("underlay.kind=moon", "underlay.kind: 'moon' is none; use one of"),
         ("underlay.kind=matrix", "underlay.path: is missing"),
-        ("faults.link_loss=1.5", "faults.link_loss: Expected float <= 0.9"),
-        ("service.processing_us=0", "service.processing_us: Expected int >= 1"),
-        ("name=", "name: Expected str of length >= 1"),
+        ("faults.link_loss=1.5", "faults.link_loss: expected a number <= 0.9"),
+        ("service.processing_us=0", "service.processing_us: expected a whole number >= 1"),
+        ("name=", "name: expected text of length >= 1"),
         (
             "faults.crashes=[{broker='B', at_us=5, back_us=5}]",
             r"faults.crashes\[0\].back_us: 5 is not after at_us = 5",

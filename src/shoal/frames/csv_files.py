@@ -31,7 +31,15 @@ def read_csv(path: Path) -> pa.Table:
     try:
         source = _source(path)
         try:
-            return _read(source)
+            table = _read(source)
+            # The bytes of a header become names when they are asked for.
+            assert table.column_names is not None
+            return table
+        except UnicodeDecodeError:
+            line = _line_of_other_text(source) or 1
+            raise TableError(
+                f"{path}, line {line}: not UTF-8 text; save the file as UTF-8"
+            ) from None
         except pa.ArrowException as error:
             if "straddling" not in str(error):
                 raise

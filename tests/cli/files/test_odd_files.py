@@ -202,6 +202,39 @@ def test_tables_of_two_kinds_are_not_mixed(place: Path, capsys: pytest.CaptureFi
     assert "CSV and JSON files cannot be mixed in one command" in said
 
 
+@pytest.mark.parametrize("command", [MATCH_SUBSCRIPTIONS, MATCH_PUBLICATIONS, BROKERS, OWN])
+def test_a_header_that_is_no_text_is_named(
+    place: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    (place / "odd.csv").write_bytes(b"i\xb7d,filter\ns,wind > 1\n")
+    said = complaint(command, "odd.csv", capsys)
+    assert "odd.csv, line 1: " in said
+    assert "not UTF-8 text" in said
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (
+            "workload in --brokers airports:x --out out",
+            "--brokers airports:x: say how many, such as airports:63",
+        ),
+        ("workload in --brokers airports:0 --out out", "--brokers airports:0: say how many"),
+        (
+            "workload in --brokers 2 --duration-s 1e300 --out out",
+            "--duration-s 1e+300: a replay takes some seconds",
+        ),
+        ("up --brokers 2 --folder readings.csv", "readings.csv: File exists"),
+        ("password users ann --password=", "no password: it is empty"),
+    ],
+)
+def test_values_that_make_no_sense_are_refused_at_once(
+    place: Path, capsys: pytest.CaptureFixture[str], command: str, said: str
+) -> None:
+    assert said in complaint(command, "", capsys)
+    assert not (place / "users").exists()
+
+
 @pytest.mark.parametrize("command", list(SOURCES))
 @pytest.mark.parametrize("how", ["byte order mark", "CRLF", "no last line end"])
 def test_what_is_only_unusual_is_read(

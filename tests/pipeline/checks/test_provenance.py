@@ -70,3 +70,16 @@ def test_without_a_note_nobody_is_doubted(tmp_path: Path) -> None:
     check_same_workload(truth, [tmp_path / "run"])
     (truth / NOTE).unlink()
     check_truth(truth, make(tmp_path / "other", "t"))
+
+
+@pytest.mark.parametrize(
+    ("inside", "what"), [("subscriptions.parquet", "workload"), ("scenario.toml", "run")]
+)
+def test_a_workload_or_a_run_is_no_truth(tmp_path: Path, inside: str, what: str) -> None:
+    """Its tables have a truth's columns: every delivery was said to be lost, and a phantom."""
+    (tmp_path / inside).mkdir()
+    said = f"{tmp_path} is a {what}, not what `shoal truth` wrote"
+    with pytest.raises(MismatchError, match=said):
+        check_same_workload(tmp_path, [])
+    with pytest.raises(MismatchError, match=said):
+        check_truth(tmp_path, tmp_path)

@@ -33,6 +33,8 @@ def password(
 
     if secret is None:
         secret = _asked()
+    elif not secret:
+        raise UserError("no password: it is empty (--password, SHOAL_PASSWORD)")
     try:
         before = file.read_text(encoding="utf-8") if file.exists() else ""
         parse_passwords(before)
@@ -42,7 +44,9 @@ def password(
         with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as out:
             out.write(text)
         partial.replace(file)
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise UserError(f"{file}: {error.strerror or error}") from error
+    except ValueError as error:
         raise UserError(f"{file}: {error}") from error
     print(f"{file}: {user} is set")
 

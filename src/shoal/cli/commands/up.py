@@ -76,7 +76,7 @@ def up(
     try:
         network, path = _write(options.network(), folder, data)
     except OSError as error:
-        raise UserError(str(error)) from error
+        raise UserError(f"{error.filename}: {error.strerror}") from error
     _run(network, path, forget=data is None)
     print("stopped")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -33,6 +32,8 @@ if TYPE_CHECKING:
 
 US_PER_S = 1_000_000
 MIN_DURATION_S = 1 / US_PER_S
+# Some 30 years.
+MAX_DURATION_S = 1e9
 AIRPORTS = "airports:"
 
 
@@ -90,10 +91,14 @@ def workload(
     if month is not None and (from_time is not None or to_time is not None):
         raise UserError("give either --month or --from and --to")
     check_exist(publications)
-    if duration_s is not None and not MIN_DURATION_S <= duration_s < math.inf:
+    if duration_s is not None and not MIN_DURATION_S <= duration_s <= MAX_DURATION_S:
         raise UserError(f"--duration-s {duration_s:g}: a replay takes some seconds, such as 300")
     if brokers.startswith("-"):
         raise UserError(f"--brokers {brokers}: give a number, {AIRPORTS}NUMBER, or a file")
+    if brokers.startswith(AIRPORTS):
+        count = brokers.removeprefix(AIRPORTS)
+        if not count.isdigit() or not int(count):
+            raise UserError(f"--brokers {brokers}: say how many, such as {AIRPORTS}63")
     if not brokers.isdigit() and not brokers.startswith(AIRPORTS):
         check_exist(Path(brokers))
     check_new(out, overwrite=overwrite)

@@ -48,6 +48,7 @@ def check_same_workload(truth: Path, runs: Iterable[Path]) -> None:
 
     What has no note is taken at its word.
     """
+    _check_is_truth(truth)
     of_truth = _origin(truth)
     for run in runs:
         of_run = _origin(run)
@@ -56,11 +57,19 @@ def check_same_workload(truth: Path, runs: Iterable[Path]) -> None:
 
 
 def check_truth(truth: Path, workload: Path) -> None:
-    """MismatchError when a truth is of another workload."""
+    """MismatchError when a truth is of another workload, or none."""
+    _check_is_truth(truth)
     origin = _origin(truth)
     if origin is not None and origin[1] != workload_digest(workload):
         now = workload.resolve(), workload_digest(workload)
         raise MismatchError(_difference(truth, origin, None, now))
+
+
+def _check_is_truth(truth: Path) -> None:
+    """MismatchError for other folders of this pipeline, whose tables a truth could be taken for."""
+    for inside, what in (("subscriptions.parquet", "workload"), ("scenario.toml", "run")):
+        if (truth / inside).exists():
+            raise MismatchError(f"{truth} is a {what}, not what `shoal truth` wrote for one")
 
 
 def workload_digest(workload: Path) -> str:
