@@ -12,7 +12,7 @@ What comes is told apart in `quiet_ring.py`.
 | Verdict: yes | | | | turns its tables, says it on → free |
 | Verdict: no | | drops the new link → free | says it on → free | says it on → free |
 | Doubt | | | gives up | asks on; the first gives up |
-| Forgotten | | | | the first has decided nothing: gives up |
+| Forgotten | | | | the first has decided nothing: gives up; of any other asks the other way round |
 | a link is gone | | gives up | gives up | asks the other way round; the first gives up |
 | time is up | | gives up | gives up | the first gives up |
 """
