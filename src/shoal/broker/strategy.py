@@ -66,6 +66,12 @@ class Strategy(Protocol):
         It is not matched for that.
         """
 
+    def prepare(self, attributes: Attributes, work_us: float) -> bool:
+        """Look through a publication's texts for so long, before it comes; whether that is all.
+
+        If not, the next time there is less to do.
+        """
+
     @property
     def is_ready(self) -> bool:
         """Whether what is published here reaches all who subscribed, as far as that can be known.
@@ -154,6 +160,10 @@ class BaseStrategy:
     def work_of(self, attributes: Attributes) -> int:
         """As if it were tested against all that is searched."""
         return len(self.searched)
+
+    def prepare(self, attributes: Attributes, work_us: float) -> bool:
+        """There is nothing to do."""
+        return True
 
     @property
     def awaited(self) -> Collection[BrokerId]:

@@ -11,6 +11,9 @@ A run with `_` between short pieces (`%a_c_e%`) has no rare window.  Where each 
 a large integer with a bit for each place: shifted to the run's beginning, all of them together are
 where the run is, some 0.3 microseconds per character of the run for 16,384 of the text.
 
+What was found of a text is known as long as the text is: so a search may end before it is done
+(`search_within`), and takes less the next time.
+
 A hash that two windows share only costs a search.  Sources: q-gram filters as in Navarro, "A guided
 tour to approximate string matching", ACM Computing Surveys 33(1), 2001, section 8; windows named by
 their halves as in Karp, Miller and Rosenberg, STOC 1972; bits as in Baeza-Yates and Gonnet, "A new
@@ -25,7 +28,7 @@ approach to text searching", CACM 35(10), 1992, with texts and patterns the othe
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -44,7 +47,8 @@ _MOST_TEXTS, _MOST_CHARACTERS = 64, 4 * LONGEST
 _MASK = (1 << 64) - 1
 _BEFORE, _MIX, _SHIFT = 0x9E37_79B9_7F4A_7C15, 0xD6E8_FEB8_6659_FD93, 32
 
-MOST_ANSWERS = 16_384
+# Answers that are remembered, of all texts.
+MOST_ANSWERS = 262_144
 # So many windows of a piece are enough.
 _MOST_WINDOWS = 8
 # So many patterns look through a text before tables are made, which take as long as that.
@@ -101,9 +105,22 @@ class LongText:
         self._searches = 0
         # By character: a bit for each of its places.
         self._places_of: dict[str, int] = {}
-        # By pattern, of the first MOST_ANSWERS: who routes a publication and who hands it to its
-        # subscribers ask the same.
+        # By pattern: who routes a publication and who hands it to its subscribers ask the same.
         self.answers: dict[str, bool] = {}
+
+    def remember(self, pattern: str, answer: bool) -> None:
+        """It has the shape of a pattern, or has not; forgotten when there is no room for it."""
+        global _answers, _left_us
+        if _answers >= MOST_ANSWERS:
+            if len(self.answers) >= MOST_ANSWERS:
+                _left_us = None  # it would find no more the next time
+                return
+            for text in _texts.values():
+                if text is not self:
+                    text.answers.clear()
+            _answers = len(self.answers)
+        _answers += 1
+        self.answers[pattern] = answer
 
     @property
     def codes(self) -> Codes:
@@ -191,16 +208,56 @@ class LongText:
             self._tables.append(table.tobytes())
 
 
+class _EnoughError(Exception):
+    """A search has looked at long texts for as much as it may."""
+
+
+def search_within(work_us: float, search: Callable[[], object]) -> bool:
+    """Whether a search that looks at long texts ends with some microseconds of that, or about.
+
+    If not, it has looked for one pattern at least, and knows more the next time.
+    """
+    global _left_us
+    _left_us = work_us
+    try:
+        search()
+    except _EnoughError:
+        return False
+    finally:
+        _left_us = None
+    return True
+
+
+def may_look() -> bool:
+    """A search is about to look at a long text: it ends here if it may not, else: whether it is
+    limited."""
+    if _left_us is None:
+        return False
+    if _left_us <= 0:
+        raise _EnoughError
+    return True
+
+
+def spend(work_us: float) -> None:
+    """A search looked at a long text for so long, and remembers what it found."""
+    global _left_us
+    if _left_us is not None:
+        _left_us -= work_us
+
+
 def long_text(text: str) -> LongText:
     """What is known of a text of LONG to LONGEST characters; that of the last few is kept."""
-    global _characters
+    global _characters, _answers, _last, _last_known
+    if text is _last and _last_known is not None:
+        return _last_known
     known = _texts.get(text)
     if known is None:
         if len(_texts) >= _MOST_TEXTS or _characters + len(text) > _MOST_CHARACTERS:
             _texts.clear()
-            _characters = 0
+            _characters = _answers = 0
         known = _texts[text] = LongText(text)
         _characters += len(text)
+    _last, _last_known = text, known
     return known
 
 
@@ -253,4 +310,9 @@ def _mix(hashed: int) -> int:
 
 
 _texts: dict[str, LongText] = {}
-_characters = 0
+_characters = _answers = 0
+# The one that was asked for last: to find it by its characters is to compare them all.
+_last = ""
+_last_known: LongText | None = None
+# What is left to a search; None: it may take what it takes.
+_left_us: float | None = None

@@ -133,6 +133,10 @@ class Outcomes(Generic[Outcome]):
         """As `MatchIndex.work_of`: how much it may be to find out."""
         return self._index.work_of(attributes)
 
+    def prepare(self, attributes: Attributes, work_us: float) -> bool:
+        """As `MatchIndex.prepare`."""
+        return self._index.prepare(attributes, work_us)
+
     def _begin(self, bucket: Any) -> _Place[Outcome]:
         """Where ways begin at the bucket's own filters, until these change."""
         self._remember(1)

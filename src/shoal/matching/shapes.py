@@ -31,12 +31,13 @@ import numpy.typing as npt
 from shoal.matching.long_texts import (
     LONG,
     LONGEST,
-    MOST_ANSWERS,
     Codes,
     Window,
     Windows,
     codes_of,
     long_text,
+    may_look,
+    spend,
     windows_of,
 )
 from shoal.model.like import CACHED_CHARACTERS, CACHED_PATTERNS, Wildcard, elements
@@ -52,6 +53,9 @@ _MOST_WINDOWS = 6
 # Of a run of several pieces so many windows are looked for, if they have 2 to this power characters
 # at least: shorter ones are everywhere.
 _MOST_RARE, _RARE_POWER = 4, 2
+# What looking through a character takes, in microseconds, and for each of a spread run's so much
+# more; and what it takes to ask the tables.
+_SEARCH_US, _SPREAD_US, _ASK_US = 0.001, 0.000_02, 1
 
 
 class _Run(NamedTuple):
@@ -192,18 +196,23 @@ def _shape(pattern: str) -> Shape:
 
 def _tabled(has_shape: Shape, pattern: str, windows: Windows) -> Shape:
     """The same, where a long text is only asked if its tables do not say no."""
+    each_us = _SEARCH_US + _SPREAD_US * searched_characters(pattern)
 
     def has_shape_by_tables(text: str) -> bool:
         if not LONG <= len(text) <= LONGEST:
             return has_shape(text)
         known = long_text(text)
-        if not known.may_contain(windows):
-            return False
         answer = known.answers.get(pattern)
         if answer is None:
+            is_limited = may_look()
+            spend(_ASK_US)
+            if not known.may_contain(windows):
+                if is_limited:  # to ask the tables again takes as long as to remember that
+                    known.remember(pattern, False)
+                return False
+            spend(each_us * len(text))
             answer = has_shape(text)
-            if len(known.answers) < MOST_ANSWERS:
-                known.answers[pattern] = answer
+            known.remember(pattern, answer)
         return answer
 
     return has_shape_by_tables

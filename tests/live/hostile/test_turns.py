@@ -153,7 +153,7 @@ def filters_that_all_match(brokers: Served, count: int) -> None:
 def patterns_that_look_through_long_texts(brokers: Served, count: int) -> None:
     """Of two letters, as is the text: windows of each are everywhere in it, but few of them are."""
     chance = random.Random(1)
-    count = min(count, 4_000)
+    count = min(count, 8_000)
     subscriber, here = (Client(brokers.address("B1"), each) for each in "sp")
     there = Client(brokers.address("B2"), "q")
     drawn = ["".join(chance.choices("ab", k=12)) for _ in range(count)]

@@ -17,7 +17,7 @@ from shoal.model import Attributes, MessageId, Publication
 from shoal.runtime.driving.clock import Clock
 from shoal.runtime.driving.flushing import Flushing, Phase
 from shoal.runtime.driving.turns import Turns
-from shoal.runtime.driving.weighing import PIECE_US, TURN_US, Weighing
+from shoal.runtime.driving.weighing import PIECE_US, TURN_US, Taker, Weighing
 from shoal.runtime.node import Node
 from tests.runtime.live import on_loop, until
 
@@ -229,7 +229,8 @@ async def test_a_broker_that_stops_handles_what_waits() -> None:
 @pytest.mark.parametrize("work", [0, 3, MANY])
 def test_what_clients_would_take_counts(work: int) -> None:
     node, _ = heavy()
-    node.weighing.takers.append((lambda: 1_000, lambda attributes: 1_000))
+    taker = Taker(lambda: 1_000, lambda attributes: 1_000, lambda attributes, work_us: True)
+    node.weighing.takers.append(taker)
     input = Received("B2", batch(*[work] * 100))
     first, *rest = node.weighing.cut(input)
     most = TURN_US // (1_010 + work) + 1
@@ -272,3 +273,44 @@ async def test_what_was_held_back_is_cut_when_it_is_released() -> None:
     assert numbers == [*range(20), *range(20)]
     assert settled == ["B2", "B3"]
     assert max(spent) <= 2 * TURN_US
+
+
+@on_loop
+async def test_a_long_text_is_looked_through_before_it_is_handled_and_in_turns() -> None:
+    """All of it was in one turn, however many looked through it; what comes behind waits."""
+    node, machine = heavy()
+    left, looked, taken = [3], [0], [0]
+
+    def prepare(attributes: Attributes, work_us: float) -> bool:
+        looked[0] += 1
+        left[0] -= 1
+        return left[0] == 0
+
+    def takes_it(attributes: Attributes, work_us: float) -> bool:
+        taken[0] += 1
+        return True
+
+    machine.strategy = Heavy()
+    machine.strategy.prepare = prepare  # type: ignore[method-assign]
+    node.weighing.takers.append(Taker(lambda: 0, lambda attributes: 0, takes_it))
+    long = msgspec.structs.replace(
+        publication(1, 0), attributes={"work": 0, "text": "x" * 16_384}, body=b"x" * 16_384
+    )
+    settled: list[str] = []
+    node.request("P", Publish((long,)), custody=Custody(lambda: settled.append("long")))
+    node.request("P", Publish((publication(2, 0),)))
+    assert (machine.inputs, looked, settled) == ([], [1], [])
+    await until(lambda: not node.is_behind)
+    assert [each.sequence for input in machine.inputs for each in published(input)] == [1, 2]
+    assert (looked, taken, settled) == ([3], [1], ["long"])
+
+
+@on_loop
+async def test_who_never_ends_to_look_holds_nobody_up_for_ever() -> None:
+    node, machine = heavy()
+    machine.strategy = Heavy()
+    machine.strategy.prepare = lambda attributes, work_us: False  # type: ignore[method-assign]
+    long = msgspec.structs.replace(publication(1, 0), attributes={"work": 0, "text": "x" * 16_384})
+    node.request("P", Publish((msgspec.structs.replace(long, body=b"x" * 16_384),)))
+    await until(lambda: not node.is_behind)
+    assert len(machine.inputs) == 1

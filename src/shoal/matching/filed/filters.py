@@ -30,6 +30,7 @@ from shoal.matching.filed.bitmaps import BLOCK
 from shoal.matching.filed.buckets import FEW, Bucket, Ladders, present
 from shoal.matching.filed.places import Signature, Values, places_of
 from shoal.matching.given import checked
+from shoal.matching.long_texts import search_within
 from shoal.matching.predicates import compile_conjunction
 from shoal.model import Attributes, Conjunction, Filter
 
@@ -214,6 +215,14 @@ class FiledFilters:
             tests += _tests_in(bucket, attributes)
             found += _found_in(bucket, attributes)
         return tests * (1 + longest_text(attributes) // SHORT) + found if tests else found
+
+    def prepare(self, attributes: Attributes, work_us: float) -> bool:
+        """Look at long texts for so long; whether all is known that `match` looks for in them.
+
+        If not, a part of it is, and the next time there is less to do.
+        """
+        attributes = checked(attributes)
+        return search_within(work_us, lambda: self._walk(attributes, None))
 
     def _tests_for(self, attributes: Attributes) -> int:
         """What a search counts as, in tests of conjunctions one by one; none is made."""

@@ -142,6 +142,14 @@ class TopicIndex:
                     answer += group.choose(publications[number])
         return answers
 
+    def prepare(self, topic: str, attributes: Attributes, work_us: float) -> bool:
+        """As `MatchIndex.prepare`; nobody is chosen."""
+        for leaf in self._leaves(topic):
+            for content in (leaf.content, *(group.content for group in leaf.groups.values())):
+                if content is not None and not content.prepare(attributes, work_us):
+                    return False
+        return True
+
     def sizes(self, topic: str) -> tuple[int, int]:
         """How much there is to do for a publication to a topic.
 

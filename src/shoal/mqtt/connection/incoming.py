@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections import deque
 from functools import partial
 
+from shoal.matching.long_texts import LONG
 from shoal.mqtt.access import ALL_PERMISSIONS, Permissions
 from shoal.mqtt.codec.encoder import encode_acknowledgement
 from shoal.mqtt.codec.errors import MqttError, protocol_error
@@ -46,6 +47,10 @@ _PUBACK, _PUBREC, _PUBCOMP = 0x40, 0x50, 0x70
 # Topics of a connection whose permission is remembered; then all are forgotten.
 _REMEMBERED_PERMISSIONS = 1_024
 
+# A text that so many filters may look through is looked through bit by bit, for so long in a turn,
+# in so many turns at most.
+MANY_FILTERS, PREPARING_US, MOST_TURNS = 500, 10_000, 100
+
 
 class Incoming:
     """The publications of one connection."""
@@ -60,6 +65,7 @@ class Incoming:
         "_permissions",
         "_receiving",
         "_session",
+        "_turns",
     )
 
     def __init__(
@@ -77,6 +83,8 @@ class Incoming:
         self._may_publish: dict[str, bool] = {}
         # Oldest first; the oldest is not settled.
         self._owed: deque[Owed] = deque()
+        # For how many turns the next publication has been prepared.
+        self._turns = 0
 
     @property
     def is_full(self) -> bool:
@@ -87,6 +95,25 @@ class Incoming:
     def owes(self) -> bool:
         """Whether the client waits for the answer to a publication."""
         return bool(self._owed)
+
+    def is_prepared(self, packet: Publish, now_us: int) -> bool:
+        """Look through a publication's texts for a turn's time; whether it may be taken now.
+
+        Where there is a network its broker does that.
+        """
+        subscribing = self._house.subscribing
+        topic = packet.topic or self._topic(packet)
+        is_short = _characters(packet, topic) < LONG
+        if is_short or self._house.door is not None or self._turns >= MOST_TURNS:
+            self._turns = 0
+            return True
+        _, filters = subscribing.work_of(topic)
+        if filters < MANY_FILTERS:
+            return True
+        message = message_of_publish(packet, topic, self._session.client_id, now_us)
+        is_prepared = subscribing.prepare(message, PREPARING_US)
+        self._turns = 0 if is_prepared else self._turns + 1
+        return is_prepared
 
     def on_publish(self, packet: Publish, now_us: int) -> int:
         """Take a publication; how much work that is, as `TURN` in `serving` has it."""

@@ -60,8 +60,8 @@ class Serving:
         """Handle packets, from this one on, in their order; before which it stopped.
 
         It stops behind what ended the connection, as a DISCONNECT does, or when it is others' turn,
-        as while a message is handed to many: then it is to be handed the rest again.  MqttError for
-        what breaks the standard.
+        as while a message is handed to many, or looked through by many: then it is to be handed the
+        rest again.  MqttError for what breaks the standard.
         """
         has_published = False
         waits_to_publish = self.session.waits_to_publish
@@ -77,6 +77,8 @@ class Serving:
                     self._house.settle()
                     if spreading.is_on:
                         return place
+                if not self.incoming.is_prepared(packet, now_us):
+                    return place
                 work += self.incoming.on_publish(packet, now_us)
                 has_published = True
                 continue

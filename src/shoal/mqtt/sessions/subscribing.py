@@ -34,6 +34,7 @@ from shoal.mqtt.content import (
     work_on,
 )
 from shoal.mqtt.limits import Limits
+from shoal.mqtt.messages import Message
 from shoal.mqtt.sessions.delivering.outgoing import Outgoing
 from shoal.mqtt.sessions.retained import RetainedStore
 from shoal.mqtt.sessions.session import CANNOT_WRITE, ClientSubscription, Session
@@ -158,6 +159,10 @@ class Subscribing:
     def work_of(self, topic: str) -> tuple[int, int]:
         """How much work a publication to a topic is, and how many filters (see `Subscriptions`)."""
         return self._subscriptions.work_of(topic)
+
+    def prepare(self, message: Message, work_us: float) -> bool:
+        """Look through a message's texts for so long; whether that is all."""
+        return self._subscriptions.prepare_message(message, work_us)
 
     def grant(
         self,

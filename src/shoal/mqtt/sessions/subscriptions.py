@@ -167,6 +167,16 @@ class Subscriptions:
         work, filters = self.work_of(topic)
         return work + work_of_filters(filters, longest_text(attributes))
 
+    def prepare(self, attributes: Attributes, work_us: float) -> bool:
+        """Look through a publication's texts for so long; whether that is all."""
+        topic = attributes.get(TOPIC_ATTRIBUTE)
+        return not isinstance(topic, str) or self._index.prepare(topic, attributes, work_us)
+
+    def prepare_message(self, message: Message, work_us: float) -> bool:
+        """As `prepare`, of one that a client publishes here."""
+        attributes = attributes_of(message, self._json)
+        return self._index.prepare(message.topic, attributes, work_us)
+
     @property
     def are_plain(self) -> bool:
         """Whether all subscriptions are."""

@@ -105,6 +105,9 @@ class InViews(BaseStrategy):
     def work_of(self, attributes: Attributes) -> int:
         return self.interests.work_of(attributes)
 
+    def prepare(self, attributes: Attributes, work_us: float) -> bool:
+        return self.interests.prepare(attributes, work_us)
+
     @property
     def is_ready(self) -> bool:
         """Once it has known what all homes want; publications that come later wait for that."""

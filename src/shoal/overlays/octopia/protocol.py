@@ -147,6 +147,9 @@ class Octopia(BaseStrategy):
     def work_of(self, attributes: Attributes) -> int:
         return self.tables.matches.work_of(attributes)
 
+    def prepare(self, attributes: Attributes, work_us: float) -> bool:
+        return self.tables.matches.prepare(attributes, work_us)
+
     @property
     def is_ready(self) -> bool:
         return self.is_placed and self._resident.exchange.is_ready

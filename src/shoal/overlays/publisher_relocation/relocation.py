@@ -62,6 +62,9 @@ class Relocation(BaseStrategy):
     def work_of(self, attributes: Attributes) -> int:
         return self.tree.work_of(attributes)
 
+    def prepare(self, attributes: Attributes, work_us: float) -> bool:
+        return self.tree.prepare(attributes, work_us)
+
     @property
     def is_ready(self) -> bool:
         return self.tree.is_ready

@@ -119,6 +119,9 @@ class Tid(BaseStrategy):
     def work_of(self, attributes: Attributes) -> int:
         return self.trees.index.work_of(attributes)
 
+    def prepare(self, attributes: Attributes, work_us: float) -> bool:
+        return self.trees.index.prepare(attributes, work_us)
+
     @property
     def is_ready(self) -> bool:
         return self._is_ready

@@ -104,6 +104,9 @@ class TreeRouting(BaseStrategy):
     def work_of(self, attributes: Attributes) -> int:
         return self.tables.routes.work_of(attributes)
 
+    def prepare(self, attributes: Attributes, work_us: float) -> bool:
+        return self.tables.routes.prepare(attributes, work_us)
+
     @property
     def is_ready(self) -> bool:
         return self._exchange.is_ready

@@ -36,6 +36,7 @@ from shoal.runtime.doors.slow_readers import SlowReaders
 from shoal.runtime.doors.sockets.sockets import LateAccess, Socket
 from shoal.runtime.driving.flushing import Phase
 from shoal.runtime.driving.pauses import Alarm
+from shoal.runtime.driving.weighing import Taker
 from shoal.runtime.node import Node
 from shoal.runtime.storage.journal_files import JournalFiles, Sync
 from shoal.runtime.storage.journal_writer import JournalWriter
@@ -131,7 +132,11 @@ class MqttDoor:
                 publishers.heard = partial(self._done, self.clients.door.promising.heard)
         subscriptions = self.clients.subscriptions
         node.weighing.takers.append(
-            (lambda: subscriptions.count, lambda what: WORK_US * subscriptions.work_on(what))
+            Taker(
+                lambda: subscriptions.count,
+                lambda what: WORK_US * subscriptions.work_on(what),
+                subscriptions.prepare,
+            )
         )
         node.at_flush(Phase.DELIVER, self._hand_on)
         if self.journal is not None:

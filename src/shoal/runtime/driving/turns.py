@@ -42,6 +42,8 @@ class Turns:
         self._deliver, self._at_end, self._at_change = deliver, at_end, at_change
         self._inputs: deque[tuple[Input, Custody | None]] = deque()
         self._is_handling = False
+        # Whether what is next has been looked at in part.
+        self._is_preparing = False
         # Whether what has come waits for the next turn.
         self.is_behind = False
         self._is_paused = False
@@ -78,7 +80,7 @@ class Turns:
         try:
             while self._inputs or self._holding.kept:
                 if not (self._holding.is_on or self._holding.kept):
-                    self._take_piece(since_us)
+                    self._take_piece(*self._inputs.popleft(), self._inputs, since_us)
                 elif not self._take_held(since_us):
                     break
                 has_more = self._inputs or self._holding.kept
@@ -87,7 +89,7 @@ class Turns:
                 if self._is_paused:
                     is_more = True
                     break
-                if self._clock.now_us() >= end_us:
+                if self._is_preparing or self._clock.now_us() >= end_us:
                     is_more = True
                     self._at_end()  # what comes of it has its turn before what is next
                     self._go_on_soon()
@@ -97,21 +99,28 @@ class Turns:
         self._at_end()
         return is_more
 
-    def _take_piece(self, since_us: int | None) -> None:
-        """Handle what came first, or as much of it as is enough."""
-        self._handle(*self._cut(*self._inputs.popleft(), self._inputs), since_us)
+    def _take_piece(
+        self,
+        input: Input,
+        custody: Custody | None,
+        rest_to: deque[tuple[Input, Custody | None]],
+        since_us: int | None,
+    ) -> None:
+        """Handle an input, or as much of it as is enough, or nothing while that is prepared.
 
-    def _cut(
-        self, input: Input, custody: Custody | None, rest_to: deque[tuple[Input, Custody | None]]
-    ) -> tuple[Input, Custody | None]:
-        """As much of an input as is enough; the rest is put where it came from, in front."""
+        The rest is put where it came from, in front.
+        """
         if type(input) is Received or type(input) is Requested:
             input, *rest = self._weighing.cut(input)
             if rest:
                 if custody is not None:
                     custody.extend()
                 rest_to.appendleft((rest[0], custody))
-        return input, custody
+        self._is_preparing = self._weighing.prepares(input)
+        if self._is_preparing:
+            rest_to.appendleft((input, custody))
+        else:
+            self._handle(input, custody, since_us)
 
     def _take_held(self, since_us: int | None) -> bool:
         """Handle what was held back and need not be, then what has come; whether there is more.
@@ -121,13 +130,13 @@ class Turns:
         is_recalled = bool(self._inputs) and type(self._inputs[0][0]) is Returned
         released = None if is_recalled else self._holding.next()
         if released is not None:
-            self._handle(*self._cut(*released, self._holding.kept), None)
+            self._take_piece(*released, self._holding.kept, None)
         elif not self._inputs:
             return False
         else:
             input, custody = self._inputs.popleft()
             if not self._holding.keep(input, custody):
-                self._handle(*self._cut(input, custody, self._inputs), since_us)
+                self._take_piece(input, custody, self._inputs, since_us)
         return True
 
     def _go_on_soon(self) -> None:

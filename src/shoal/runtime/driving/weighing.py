@@ -5,15 +5,21 @@ say so.  A batch that could take too long comes in pieces: of so many that no pi
 are few subscriptions; else it is weighed, one publication after the other, and cut where that is
 enough for a turn.  To weigh a publication takes about as long as to match it.  Of other messages
 that came together as many are handled at once as take a turn, by what one took of late.
+
+One publication with a long text, which thousands of subscriptions look through, is more than a
+turn by itself.  So they look through it before it is handled, some of them in each turn, and what
+they found is known then.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from shoal.broker.effects import Input, Received, Requested
 from shoal.broker.machine import Broker
 from shoal.broker.messages import Carrier, Message, Publish, Together
+from shoal.matching.filed.filters import longest_text
 from shoal.model import Attributes, Publication
 from shoal.runtime.driving.clock import Clock
 
@@ -35,16 +41,34 @@ ONE_US, REMEMBERED = 5_000.0, 0.5
 SHORT, LONGEST = 512, 65_536
 
 
+# So many turns a publication is prepared in at most.
+MOST_TURNS = 200
+
+
+class Taker(NamedTuple):
+    """Who takes what a machine delivers.
+
+    size        how many subscriptions it has
+    takes_us    how long a publication takes it, in microseconds
+    prepare     looks through a publication's texts for some microseconds; whether that is all
+    """
+
+    size: Callable[[], int]
+    takes_us: Callable[[Attributes], int]
+    prepare: Callable[[Attributes, float], bool]
+
+
 class Weighing:
     """Of one machine, and of who takes what it delivers."""
 
     def __init__(self, machine: Broker, clock: Clock) -> None:
         self._machine = machine
         self._clock = clock
-        # Of those who take deliveries: how many subscriptions they have, and how long a publication
-        # takes them, in microseconds.
-        self.takers: list[tuple[Callable[[], int], Callable[[Attributes], int]]] = []
+        self.takers: list[Taker] = []
         self._one_us = ONE_US
+        # What comes next and is prepared: for how many turns, and by how many of those who look.
+        self._prepared: Input | None = None
+        self._turns = self._looked = 0
 
     def handled(self, input: Input, since_us: int) -> None:
         """This was handled, from then until now."""
@@ -82,6 +106,31 @@ class Weighing:
             Requested(input.client, Publish(published[at:])),
         )
 
+    def prepares(self, input: Input) -> bool:
+        """Look through long texts of what is to be handled next; whether to go on next turn."""
+        if self._prepared is not input:
+            self._prepared, self._turns, self._looked = input, 0, 0
+        long = [each.attributes for each in _published(input) if self._is_long(each)]
+        looks = (self._machine.strategy.prepare, *(each.prepare for each in self.takers))
+        if long and self._looked < len(looks) and self._turns < MOST_TURNS:
+            self._turns += 1
+            look = looks[self._looked]
+            self._looked += all(look(attributes, TURN_US) for attributes in long)
+            return True
+        self._prepared = None
+        return False
+
+    def _is_long(self, publication: Publication) -> bool:
+        """Whether what looks through its texts may be more than a turn."""
+        if len(publication.body) < SHORT:
+            return False
+        return EACH_US * self._most * longest_text(publication.attributes) > TURN_US * SHORT
+
+    @property
+    def _most(self) -> int:
+        """How many subscriptions a publication may be tested against, and match."""
+        return len(self._machine.strategy.searched) + sum(each.size() for each in self.takers)
+
     def _cut_together(
         self, input: Received | Requested, messages: Sequence[Message]
     ) -> tuple[Received | Requested, ...]:
@@ -99,8 +148,7 @@ class Weighing:
         count = len(publications)
         if count < 2:
             return count
-        strategy = self._machine.strategy
-        most = len(strategy.searched) + sum(size() for size, _ in self.takers)
+        strategy, most = self._machine.strategy, self._most
         worst_us = LEAST_US + EACH_US * most
         if worst_us * PIECE_LEAST <= PIECE_US:
             if max(len(each.body) for each in publications) < SHORT:
@@ -111,11 +159,19 @@ class Weighing:
         for number, each in enumerate(publications, 1):
             attributes = each.attributes
             left_us -= LEAST_US + EACH_US * strategy.work_of(attributes)
-            left_us -= sum(takes_us(attributes) for _, takes_us in self.takers)
+            left_us -= sum(each.takes_us(attributes) for each in self.takers)
             # To weigh one may take long by itself.
             if left_us <= 0 or self._clock.now_us() >= end_us:
                 return number
         return count
+
+
+def _published(input: Input) -> Sequence[Publication]:
+    if type(input) is Received and isinstance(input.message, Carrier):
+        return [each.publication for each in input.message.publications]
+    if type(input) is Requested and type(input.request) is Publish:
+        return input.request.publications
+    return ()
 
 
 def _together(input: Input) -> Together | None:

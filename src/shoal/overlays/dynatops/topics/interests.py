@@ -101,6 +101,10 @@ class Interests:
         """How much it may be to find out who wants a publication."""
         return self._index.work_of(attributes)
 
+    def prepare(self, attributes: Attributes, work_us: float) -> bool:
+        """Look through a publication's texts for so long; whether that is all."""
+        return self._index.prepare(attributes, work_us)
+
     # --- what local clients want --------------------------------------------------------------
 
     def add(self, filter: Filter, out: list[Effect]) -> None:
