@@ -130,19 +130,28 @@ def score(claims: Sequence[Finding]) -> list[str]:
     names = datasets(claims)
     lines = []
     for name in names:
-        line = _score([claim for claim in claims if claim.dataset == name and not claim.is_again])
+        line = _score(claims, name)
         lines.append(line if len(names) == 1 else f"{name}: {line}")
     return lines
 
 
-def _score(claims: Sequence[Finding]) -> str:
+def _score(claims: Sequence[Finding], dataset: str) -> str:
     parts = []
     for is_own, whose in ((False, "of the paper's {} claims"), (True, "of our own {} aims")):
-        some = [claim for claim in claims if claim.is_own is is_own]
+        some = counted(claims, dataset, is_own=is_own)
         counts = ", ".join(f"{n} {verdict}" for verdict, n in count_verdicts(some).items())
         if some:
             parts.append(f"{whose.format(len(some))} {counts}")
     return "; ".join(parts)
+
+
+def counted(claims: Sequence[Finding], dataset: str, *, is_own: bool) -> list[Finding]:
+    """The paper's claims, or our own aims, that count as judged on a data set."""
+    return [
+        claim
+        for claim in claims
+        if claim.dataset == dataset and claim.is_own is is_own and not claim.is_again
+    ]
 
 
 def datasets(claims: Sequence[Finding]) -> list[str]:

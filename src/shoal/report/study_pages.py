@@ -59,13 +59,13 @@ def markdown(study: StudyReport) -> str:
         lines += [note, ""]
     for section, claims in sections(study.claims).items():
         lines += [f"## {section}", ""]
-        lines += _rows(
+        lines += table_rows(
             (*COLUMNS, *_headings(study.claims), "Reading, likely reason"),
             [_claim_cells(found, datasets(study.claims)) for found in claims],
         )
     for table in study.tables:
         lines += [f"## {table.title}", "", table.caption, ""]
-        lines += _rows(table.columns, table.rows)
+        lines += table_rows(table.columns, table.rows)
     for group in study.groups:
         lines += [f"## {group.title}", ""]
         for figure in group.figures:
@@ -85,7 +85,8 @@ def _claim_cells(found: Sequence[Finding], names: Sequence[str]) -> tuple[str, .
     return (found[0].claim, found[0].paper, found[0].band, *cells, reason(found))
 
 
-def _rows(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+def table_rows(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """A table in Markdown, with an empty line behind it."""
     cells = [columns, tuple("---" for _ in columns), *rows]
     return [f"| {' | '.join(map(_cell, row))} |" for row in cells] + [""]
 
@@ -127,12 +128,17 @@ def page(study: StudyReport) -> str:
             ]),
         tag("footer", "Written by shoal reproduce. Everything is in this one file."),
     )  # fmt: skip
+    return document(study.title, body)
+
+
+def document(title: str, body: Markup) -> str:
+    """A page with this body, in the looks of a study."""
     return "<!doctype html>\n" + tag(
         "html",
         tag("head",
             tag("meta", charset="utf-8"),
             tag("meta", name_="viewport", content="width=device-width, initial-scale=1"),
-            tag("title", study.title),
+            tag("title", title),
             tag("style", _style("page.css"), _style("study.css"))),
         tag("body", body),
         lang="en",
@@ -173,7 +179,7 @@ def _claim(found: Sequence[Finding], headings: Mapping[str, str]) -> Markup:
         tag("td", found[0].paper, data_heading=paper),
         tag("td", found[0].band, data_heading=band),
         [
-            tag("td", _verdict(by_name[name]), data_heading=heading)
+            tag("td", verdict_cell(by_name[name]), data_heading=heading)
             if name in by_name
             else tag("td")
             for name, heading in headings.items()
@@ -188,7 +194,8 @@ def _claim(found: Sequence[Finding], headings: Mapping[str, str]) -> Markup:
     )
 
 
-def _verdict(one: Finding) -> Markup:
+def verdict_cell(one: Finding) -> Markup:
+    """A verdict, and the figures that it stands on."""
     badge = tag("span", one.verdict, class_=f"verdict {one.verdict.replace(' ', '-')}")
     # A number stays in one line with its unit or name.
     unbroken = r"(?<=\d) (?=%|s\b|ms\b|bytes\b)|(?<=X) (?==)|(?<==) (?=\d)"

@@ -2,14 +2,16 @@
 
 The studies are in `experiments/studies/registry.py`; each says what it can be told and what is to
 be done.  Its runs are independent of each other: Spark carries them to whatever cores there are.
-Each leaves a file when it is done, so an interrupted study goes on where it was.
+Each leaves a file when it is done, so an interrupted study goes on where it was.  `all` repeats one
+study after the other, each in a folder of its own, and says on one page where all of them stand.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
 from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
@@ -33,8 +35,11 @@ if TYPE_CHECKING:
 
     Paper: TypeAlias = str
 else:
-    Paper = Literal[tuple(STUDIES)]
+    Paper = Literal[*STUDIES, "all"]
 
+ALL = "all"
+# Without another: each study's is in it, so that those that were made alone count for all.
+FOLDER = Path("reproduction")
 NOTES = "what-is-here.txt"
 NOTES_TEXT = """\
 Made by `shoal reproduce {paper}`; the same command goes on with what is missing.
@@ -45,6 +50,14 @@ figures/       the figures as SVG
 tables/        Parquet: metrics (a row per run and metric) and what the figures show
 runs/          a file per run
 workloads/     what the runs read
+"""
+NOTES_OF_ALL = """\
+Made by `shoal reproduce all`; the same command goes on with what is missing.
+
+RESULTS.md     where we stand, paper by paper, and every claim that is missed
+index.html     the same as a page; it leads to the studies' own
+
+A folder for each study: claims, figures, tables and runs.
 """
 # How often a terminal-less user hears how far it is.
 REPORT_EVERY_S = 30.0
@@ -64,9 +77,13 @@ def _reproduce(
     scale: Annotated[
         ScaleName, typer.Option(help="A part of the grid, or the paper's sizes.")
     ] = "small",
-    out: Annotated[Path, typer.Option(help="The folder for results; it can be continued.")] = Path(
-        "reproduction"
-    ),
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="The folder for results; it can be continued.  Without: reproduction/PAPER, where "
+            "`all` finds it."
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Decides everything left to chance.")] = 1,
     master: MasterOption = LOCAL_MASTER,
     memory: MemoryOption = LOCAL_MEMORY,
@@ -75,17 +92,31 @@ def _reproduce(
 
     from shoal.pipeline.java import JavaNotFoundError
 
-    study = STUDIES[paper]
-    own = study.options.__struct_fields__
+    studies = STUDIES if paper == ALL else {paper: STUDIES[paper]}
     for name in given(context, OPTIONS):
-        if name not in own:
+        if not any(name in study.options.__struct_fields__ for study in studies.values()):
             raise UserError(f"--{name} is not for {paper}; see `shoal reproduce --help`")
+    root = FOLDER if paper == ALL else FOLDER / paper
+    root = (root if out is None else out).resolve()
+    folders = {name: root / name if paper == ALL else root for name in studies}
     try:
-        options = study.options(**{name: data[name] for name in own})
-        plan = study.plan(options, scale, out.resolve(), seed)
-        _claim(out, paper)
+        plans = {
+            name: study.plan(
+                study.options(**{field: data[field] for field in study.options.__struct_fields__}),
+                scale,
+                folders[name],
+                seed,
+            )
+            for name, study in studies.items()
+        }
+        if paper == ALL:
+            _claim(root, NOTES_OF_ALL, folders)
+        for name, folder in folders.items():
+            _claim(folder, NOTES_TEXT.format(paper=name))
         with Steps() as steps:
-            findings = _carry_out(steps, plan, out.resolve(), master, memory)
+            findings = _carry_out(steps, plans, folders, master, memory)
+            if paper == ALL:
+                _write_overview(root, folders)
     except KeyboardInterrupt:
         Console(stderr=True).print("interrupted; the same command goes on with what is missing")
         raise typer.Exit(STOPPED_EXIT_CODE) from None
@@ -94,58 +125,86 @@ def _reproduce(
     except PySparkException as error:
         reason = str(error).strip().partition("\n")[0]
         raise UserError(f"Spark could not do this: {reason}") from error
-    _print(findings, out)
+    _print(findings, root)
 
 
 _reproduce.__doc__ = "\n\n".join([
     "Repeat a paper's evaluation, and say claim by claim where we stand.",
     *(f"`{name}`: {study.summary}" for name, study in STUDIES.items()),
+    "`all`: one after the other, each in a folder of its own, and where all of them stand.",
     "On a cluster all nodes must see the folder.  RESULTS.md and index.html have a row per claim, "
     "met or missed.",
 ])  # fmt: skip
 reproduce = with_declared(_reproduce, "data", OPTIONS)
 
 
-def _claim(out: Path, paper: str) -> None:
-    """Make the folder; refuse one that holds something other than an earlier study."""
-    notes = out / NOTES
-    if out.exists() and not out.is_dir():
-        raise UserError(f"{out} is a file; give a folder by --out")
-    if out.is_dir() and any(out.iterdir()) and not notes.is_file():
-        raise UserError(f"{out} holds other files; give an empty or new folder by --out")
-    out.mkdir(parents=True, exist_ok=True)
-    notes.write_text(NOTES_TEXT.format(paper=paper), encoding="utf-8")
+def _claim(folder: Path, text: str, parts: Container[str] = ()) -> None:
+    """Make the folder; refuse one that holds more than this study, begun earlier, and its parts."""
+    notes = folder / NOTES
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"{folder} is a file; give a folder by --out")
+    if folder.is_dir() and any(path.name not in parts for path in folder.iterdir()):
+        if not notes.is_file():
+            raise UserError(f"{folder} holds other files; give an empty or new folder by --out")
+        made_by = text.partition(";")[0]
+        if not notes.read_text(encoding="utf-8", errors="replace").startswith(made_by):
+            raise UserError(f"{folder} holds another study; give an empty or new folder by --out")
+    folder.mkdir(parents=True, exist_ok=True)
+    notes.write_text(text, encoding="utf-8")
 
 
-def _carry_out(steps: Steps, plan: Plan, root: Path, master: str, memory: str) -> Sequence[Finding]:
-    from shoal.experiments.studies.study import write_conclusion
+def _carry_out(
+    steps: Steps,
+    plans: Mapping[str, Plan],
+    folders: Mapping[str, Path],
+    master: str,
+    memory: str,
+) -> Mapping[str, Sequence[Finding]]:
+    """One study after the other; what each claim of each came to."""
     from shoal.pipeline.session import spark_session
-    from shoal.report.study import read_study
-    from shoal.report.study_pages import write_pages
 
+    findings = {}
     with ExitStack() as stack:
         with steps.step("start Spark"):
             spark = stack.enter_context(
                 spark_session("shoal reproduce", master=master, memory=memory)
             )
-        for source in plan.sources:
-            with steps.step(source.title) as step:
-                step.result = source.make(spark)
-        runs = plan.runs()
-        _simulate(steps, spark, runs)
-    with steps.step("tables, claims and figures"):
+        for name, plan in plans.items():
+            whose = f"{name}: " if len(plans) > 1 else ""
+            findings[name] = _conclude(steps, spark, plan, folders[name], whose)
+    return findings
+
+
+def _conclude(steps: Steps, spark: Spark, plan: Plan, root: Path, whose: str) -> Sequence[Finding]:
+    from shoal.experiments.studies.study import write_conclusion
+    from shoal.report.study import read_study
+    from shoal.report.study_pages import write_pages
+
+    for source in plan.sources:
+        with steps.step(whose + source.title) as step:
+            step.result = source.make(spark)
+    runs = plan.runs()
+    _simulate(steps, spark, runs, whose)
+    with steps.step(f"{whose}tables, claims and figures"):
         findings = write_conclusion(root, plan.conclude(runs))
         write_pages(root, read_study(root / "study.json"))
     return findings
 
 
-def _simulate(steps: Steps, spark: Spark, tasks: Sequence[Task]) -> None:
+def _write_overview(root: Path, folders: Mapping[str, Path]) -> None:
+    from shoal.report.overview_pages import write_overview
+    from shoal.report.study import read_study
+
+    write_overview(root, {name: read_study(at / "study.json") for name, at in folders.items()})
+
+
+def _simulate(steps: Steps, spark: Spark, tasks: Sequence[Task], whose: str) -> None:
     """Make the runs that are not there yet, the long ones first."""
     from shoal.pipeline.tasks import run_tasks
 
     missing = sorted((task for task in tasks if not task.is_done), key=lambda task: -task.cost)
     there = len(tasks) - len(missing)
-    with steps.step(f"simulate {len(missing)} networks", bars=["networks"]) as step:
+    with steps.step(f"{whose}simulate {len(missing)} networks", bars=["networks"]) as step:
         step.result = f"{there} were there already" if there else ""
         display = _Display(step, len(missing))
         outcomes = run_tasks(spark, missing, [task.cost for task in missing], display.show)
@@ -178,14 +237,15 @@ def _duration(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
-def _print(findings: Sequence[Finding], out: Path) -> None:
+def _print(findings: Mapping[str, Sequence[Finding]], out: Path) -> None:
     """How many claims stand, those that do not, and where all of them are."""
     from shoal.report.study import score
 
     console = Console(highlight=False)
-    for line in score(findings):
-        console.print(line)
-    missed = [one for one in findings if one.verdict == "missed"]
+    for name, claims in findings.items():
+        for line in score(claims):
+            console.print(f"{name}: {line}" if len(findings) > 1 else line)
+    missed = [one for one in chain(*findings.values()) if one.verdict == "missed"]
     if missed:
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
         for column in ("missed", "the paper", "ours"):
