@@ -52,6 +52,7 @@ from shoal.simulation.clocks import ahead
 from shoal.simulation.event_queue import EventQueue
 from shoal.simulation.links.overlay_link import Link
 from shoal.simulation.links.reliable import Frame, ReliableBroker
+from shoal.simulation.links.shared_outputs import Outputs
 from shoal.simulation.service import Meter, Monitor, ServiceCosts
 from shoal.simulation.subscribers import Subscribers
 from shoal.simulation.trace import Delivery, Refused, Trace
@@ -121,6 +122,7 @@ class BrokerNode:
         self.meter = meter
         self._queue = queue
         self._costs = costs
+        self._outputs = Outputs(queue) if costs.shared_outputs else None
         self._processing_us = costs.processing_us
         self._matching_us = costs.matching_us
         self._search_ns = costs.matching_per_subscription_ns
@@ -163,6 +165,8 @@ class BrokerNode:
     def connect(self, neighbour: BrokerId, link: Link) -> None:
         """There is a link to this neighbour from now on."""
         self.links[neighbour] = link
+        if self._outputs is not None:
+            link.turn = self._outputs.turn()
         if self._monitor is not None:
             link.watch_delays()
         if self.window_us is not None:
@@ -172,7 +176,10 @@ class BrokerNode:
         """Drop the link, and what came over it and waits to be handled; whether there was one."""
         if self._holding is not None:
             self._holding.drop(neighbour)
-        return self.links.pop(neighbour, None) is not None
+        link = self.links.pop(neighbour, None)
+        if link is not None:
+            link.close()
+        return link is not None
 
     def owes(self, neighbour: BrokerId) -> bool:
         """Whether there is something to be settled over a link with nothing on the way."""

@@ -22,6 +22,8 @@ class ServiceCosts(msgspec.Struct, frozen=True, kw_only=True):
     matching_per_subscription_ns   more per publication, for each subscription in the table
     transmission_us                per publication or control message to a neighbour
     client_transmission_us         per delivery to a local client
+    shared_outputs                 a broker sends to one neighbour at a time, in turns; without,
+                                   to all at once
     """
 
     processing_us: int = 0
@@ -29,6 +31,7 @@ class ServiceCosts(msgspec.Struct, frozen=True, kw_only=True):
     matching_per_subscription_ns: int = 0
     transmission_us: int = 0
     client_transmission_us: int = 0
+    shared_outputs: bool = False
 
     def work_us(self, work: Work) -> int:
         """How long a core takes to match: a search of the subscriptions one after the other."""

@@ -10,6 +10,7 @@ from heapq import heappush
 
 from shoal.broker.effects import LinkLoad, Received
 from shoal.simulation.event_queue import Action, EventQueue
+from shoal.simulation.links.shared_outputs import Turn
 
 
 class Link:
@@ -29,10 +30,15 @@ class Link:
         # Of each message sent since the last report: when it was ready, when it was out, its units.
         self._passed: deque[tuple[int, int, int]] | None = None
         self._waiting: deque[tuple[int, int]] = deque()
+        # Its place among those that share a processor, if they do.
+        self.turn: Turn | None = None
 
     def send(self, input: Received, units: int, ready_us: int) -> int:
         """Queue a message that is ready at `ready_us`; the output's busy time for it."""
         busy_us = units * self._transmission_us
+        if self.turn is not None:
+            self.turn.send(input, units, ready_us, busy_us, self._arrive, self.latency_us)
+            return busy_us
         out_us = (self._free_us if self._free_us > ready_us else ready_us) + busy_us
         self._free_us = out_us
         if self._is_watched:
@@ -47,11 +53,15 @@ class Link:
 
     @property
     def empty_us(self) -> int:
-        """When all that was sent so far will have arrived."""
+        """When all that was sent so far will have arrived, at the earliest."""
+        if self.turn is not None:
+            return self.turn.empty_us()
         return self._free_us + self.latency_us
 
     def measure_us(self) -> int:
         """Average delay from output queue to the other end since the last call, if watched."""
+        if self.turn is not None:
+            return self.turn.measure_us() + self._transmission_us + self.latency_us
         waited_us = self._waited_us // self._sent if self._sent else 0
         self._waited_us = self._sent = 0
         return waited_us + self._transmission_us + self.latency_us
@@ -68,6 +78,8 @@ class Link:
 
     def load(self, until_us: int) -> LinkLoad:
         """What passed before `until_us`, since the last call."""
+        if self.turn is not None:
+            return self.turn.load()
         entering, waiting = self._passed, self._waiting
         entered = left = 0
         while entering and entering[0][0] < until_us:
@@ -77,3 +89,8 @@ class Link:
         while waiting and waiting[0][0] < until_us:
             left += waiting.popleft()[1]
         return LinkLoad(entered, left, sum(units for _, units in waiting))
+
+    def close(self) -> None:
+        """The link is gone."""
+        if self.turn is not None:
+            self.turn.close()
