@@ -10,7 +10,7 @@ import msgspec
 
 from shoal.matching.segments import Dimension
 from shoal.overlays.bluedove.parameters import Parameters as BluedoveParameters
-from shoal.overlays.dynatops.parameters import Managed
+from shoal.overlays.dynatops.parameters import HybridParameters, Managed
 from shoal.overlays.dynatops.parameters import Parameters as DynatopsParameters
 from shoal.overlays.octopia.parameters import Parameters as OctopiaParameters
 from shoal.overlays.publisher_relocation.choosing import Priority
@@ -64,11 +64,13 @@ def eager(
             return OctopiaParameters().for_brokers(brokers) if brokers else None
         case "tid":
             return TidParameters(renew_us=20_000, most_hops=len(brokers))
-        case "dynatops" | "bayeux" | "geops":
-            eager = DynatopsParameters(
+        case "dynatops" | "bayeux" | "geops" | "hybrid":
+            ring = DynatopsParameters(
                 topic="class", reconfigure_us=publications * SECOND_US, price_percent=0
             )
-            return eager.for_brokers(brokers)
+            if system == "hybrid":  # few brokers shall have several gateways
+                ring = HybridParameters(per_gateway=2, **msgspec.structs.asdict(ring))
+            return ring.for_brokers(brokers)
         case "tco":
             return TcoParameters(topic="class", linger_us=SECOND_US).for_brokers(brokers)
         case "pop":

@@ -57,9 +57,11 @@ _SYSTEMS: dict[str, dict[str, Any]] = {
     "octopia": {"patience_us": 60_000_000},
     "tid": {},
     **dict.fromkeys(("dynatops", "bayeux", "geops"), _RING),
+    "hybrid": {**_RING, "per_gateway": 2},
     "tco": _VIEWS,
 }
-_LINK_LIMITS = {name: {"give_up_us": 60_000_000} for name in ("dynatops", "bayeux", "geops", "tco")}
+_IN_VIEWS = ("dynatops", "bayeux", "geops", "hybrid", "tco")
+_LINK_LIMITS = {name: {"give_up_us": 60_000_000} for name in _IN_VIEWS}
 
 
 class Brokers:

@@ -40,7 +40,7 @@ def play(plan: Plan, folder: Path) -> None:
 JUDGED = [name for name in SYSTEMS if name != "tid"]
 # POP moves publishers by the same migration as GRAPE, over the tree; DYNATOPS' baselines are other
 # structures of it, or stand in the same views.
-ALIKE = dict.fromkeys(("pop", "tree", "bayeux", "geops", "tco"), pytest.mark.soak)
+ALIKE = dict.fromkeys(("pop", "tree", "bayeux", "geops", "hybrid", "tco"), pytest.mark.soak)
 
 
 @pytest.mark.parametrize(

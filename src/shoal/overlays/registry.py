@@ -39,6 +39,7 @@ MODULES = {
     "dynatops": "shoal.overlays.dynatops.system",
     "bayeux": "shoal.overlays.dynatops.system:BAYEUX",
     "geops": "shoal.overlays.dynatops.system:GEOPS",
+    "hybrid": "shoal.overlays.dynatops.system:HYBRID",
     "tco": "shoal.overlays.tco.system",
 }
 

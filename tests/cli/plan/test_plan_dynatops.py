@@ -74,7 +74,22 @@ def test_what_gateways_of_clusters_would_come_to(
     assert "if only gateways of 3 clusters stood on the ring" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("system", ["bayeux", "geops"])
+def test_who_is_behind_which_gateway(users: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert plan("hybrid", "--users", users, "--per-gateway", 3, "--json") == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert [len(row) for row in answer["clusters"]] == [3, 3]
+    members = sorted(BROKERS, key=answer["positions"].__getitem__)
+    assert [name for row in answer["clusters"] for name in row] == members
+    assert answer["after"]["messages"] <= answer["before"]["messages"]
+    assert plan("hybrid", "--users", users, "--per-gateway", 3) == 0
+    (first, second, third), _ = answer["clusters"]
+    printed = capsys.readouterr().out
+    assert f"each with the brokers behind it:\n  {first} for {second}, {third}\n" in printed
+    problem = problem_of(capsys, "dynatops", "--users", users, "--per-gateway", 3)
+    assert "--per-gateway is not for dynatops" in problem
+
+
+@pytest.mark.parametrize("system", ["bayeux", "geops", "hybrid"])
 def test_other_structures_are_planned_as_their_own(
     system: str, users: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

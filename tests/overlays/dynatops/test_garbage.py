@@ -41,7 +41,7 @@ HAPPENINGS = st.lists(
 )
 
 
-@pytest.mark.parametrize("system", ["dynatops", "bayeux", "geops", "tco"])
+@pytest.mark.parametrize("system", ["dynatops", "bayeux", "geops", "hybrid", "tco"])
 @given(HAPPENINGS)
 @settings(max_examples=examples(60))
 def test_no_input_raises(system: str, happenings: list[object]) -> None:

@@ -19,7 +19,7 @@ from shoal.broker.effects import (
 from shoal.broker.machine import Broker
 from shoal.broker.messages import Message
 from shoal.overlays.dynatops.members.membership import GATHER
-from shoal.overlays.dynatops.members.view import Places, View, with_joiners
+from shoal.overlays.dynatops.members.view import Places, View, seated, with_joiners
 from shoal.overlays.dynatops.messages import Introduction, JoinWanted, LinkLost, ViewSaid
 from shoal.overlays.dynatops.parameters import Parameters
 from shoal.overlays.dynatops.protocol import Dynatops
@@ -164,6 +164,46 @@ def test_of_two_views_of_one_version_all_take_the_same() -> None:
             effects = stage.say("B", ViewSaid(view))
         assert stage.view == other
     assert sent(effects, ViewSaid) == [("B", ViewSaid(other))]
+
+
+def test_where_a_gateway_dies_the_next_of_its_cluster_is_one() -> None:
+    before = View(0, "", tuple("ABCDEFGH"), per_gateway=3)
+    assert Places(before, Chord).followed_by("D", ()) == tuple("ABCEFHG")
+    assert Places(before, Chord).followed_by("D", ("X",)) == tuple("ABCEFXGH")
+    assert Places(before, Chord).followed_by("DEF", ()) == tuple("ABCGH")
+    assert Places(before, Chord).followed_by("ABCDEFGH", ()) == ()
+
+
+def test_clusters_stay_together_whoever_comes_and_goes() -> None:
+    for seed in range(200):
+        random = Random(seed)
+        names = [f"B{number}" for number in range(random.randint(1, 30))]
+        per_gateway = random.randint(2, 6)
+        gone = random.sample(names, random.randint(0, min(4, len(names) - 1)))
+        come = [f"C{number}" for number in range(random.randint(0, 4))]
+        found = seated(names, gone, come, per_gateway)
+        assert sorted(found) == sorted({*names, *come} - {*gone})
+        starts = range(0, len(names), per_gateway)
+        rows = [set(names[start : start + per_gateway]) - set(gone) for start in starts]
+        now = [
+            set(found[start : start + per_gateway]) for start in range(0, len(found), per_gateway)
+        ]
+        # At most those of the last clusters, which fill gaps, are in several now.
+        gaps = sum(per_gateway - len(row) for row in rows[:-1])
+        split = [row for row in rows if row and not any(row <= each for each in now)]
+        assert len(split) <= -(-gaps // per_gateway) + 1
+
+
+def test_the_ways_of_a_view_are_as_its_maker_has_clusters() -> None:
+    """So a network whose brokers start again one by one with other clusters has one way."""
+    stage = Stage("D")
+    lives = {"A": 1, "B": 2, "C": 3, "D": 101}
+    stage.say("A", ViewSaid(View(1, "A", MEMBERS, lives, per_gateway=2)))
+    strategy = stage.machine.strategy
+    assert isinstance(strategy, Dynatops)
+    places = strategy.membership.places
+    assert places is not None
+    assert [places.next_hop("D", each) for each in "ABC"] == ["C", "C", "C"]
 
 
 def test_a_view_spans_all_positions_whoever_comes() -> None:

@@ -8,7 +8,8 @@ import math
 import pytest
 
 from shoal.overlays.dynatops.structures.chord import Chord
-from shoal.overlays.dynatops.structures.prefixes import QuadGrid, tapestry
+from shoal.overlays.dynatops.structures.gateways import Gateways
+from shoal.overlays.dynatops.structures.prefixes import QuadGrid, quad_cells, tapestry
 from shoal.overlays.dynatops.structures.structure import Structure, route
 
 STRUCTURES = [
@@ -17,9 +18,11 @@ STRUCTURES = [
     tapestry(30, seed=1, distance=lambda one, other: (one * other) % 7),
     *(QuadGrid(side) for side in (1, 2, 4, 8)),
 ]
+HYBRIDS = [Gateways(size, together) for size in (1, 2, 7, 12, 31) for together in (1, 2, 3, 5, 40)]
+HYBRIDS.append(Gateways(14, 3, quad_cells))
 
 
-@pytest.mark.parametrize("structure", STRUCTURES)
+@pytest.mark.parametrize("structure", [*STRUCTURES, *HYBRIDS])
 def test_ways_from_a_root_are_one_tree_of_neighbours(structure: Structure) -> None:
     for root in range(structure.size):
         parents = structure.routing_tree(root)
@@ -61,8 +64,33 @@ def test_a_grid_goes_to_the_quadrant_first() -> None:
     assert way == [grid.at(0, 0), grid.at(4, 4), grid.at(6, 4), grid.at(6, 5)]
 
 
+def test_only_gateways_are_roots_and_on_the_ring() -> None:
+    for hybrid in HYBRIDS:
+        together = hybrid.together
+        gateways = range(0, hybrid.size, together)
+        roots = {hybrid.root(f"topic/{number}") for number in range(40 * hybrid.size)}
+        assert roots <= set(gateways)
+        for position in range(hybrid.size):
+            others = set(hybrid.neighbours(position))
+            cluster = set(range(position, min(position + together, hybrid.size)))
+            if position in gateways:
+                assert others - set(gateways) == cluster - {position}
+            else:
+                assert others == {position - position % together}
+
+
+def test_a_gateway_for_each_is_a_ring_of_all() -> None:
+    ring, hybrid = Chord(13), Gateways(13, 1)
+    for position in range(13):
+        assert hybrid.neighbours(position) == ring.neighbours(position)
+        assert hybrid.routing_tree(position) == ring.routing_tree(position)
+        assert hybrid.root(str(position)) == ring.root(str(position))
+
+
 def test_sizes_that_cannot_be() -> None:
     with pytest.raises(ValueError, match="at least one"):
         Chord(0)
+    with pytest.raises(ValueError, match="at least its gateway"):
+        Gateways(4, 0)
     with pytest.raises(ValueError, match="power of two"):
         QuadGrid(6)

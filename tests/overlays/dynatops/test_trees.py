@@ -11,7 +11,7 @@ from shoal.broker.messages import Publish
 from shoal.language import parse
 from shoal.model import EVERYTHING, Advertisement, Publication, Subscription
 from shoal.overlays.dynatops.messages import ToHomes
-from shoal.overlays.dynatops.parameters import Parameters, Search
+from shoal.overlays.dynatops.parameters import Search
 from shoal.overlays.dynatops.planning.advising import swapping
 from shoal.overlays.dynatops.planning.advising.prices import no_prices
 from shoal.overlays.dynatops.planning.advising.swapping import Rules
@@ -20,7 +20,7 @@ from shoal.overlays.dynatops.planning.problem import Problem, trees_of
 from shoal.overlays.dynatops.protocol import Dynatops
 from shoal.overlays.dynatops.reconfiguration.manager import Manager
 from shoal.overlays.dynatops.records import ReconfigurationRecord
-from shoal.overlays.registry import strategy_factory
+from shoal.overlays.registry import SYSTEMS, strategy_factory
 from shoal.simulation.links.overlay_link import Link
 from shoal.simulation.world import World
 
@@ -39,7 +39,8 @@ class Ring:
 
     def __init__(self, system: str = "dynatops", **options: object) -> None:
         random = Random(5)
-        parameters = Parameters(brokers=BROKERS, topic="topic", **options)  # type: ignore[arg-type]
+        kind = SYSTEMS[system].parameters
+        parameters = kind(brokers=BROKERS, topic="topic", **options)
         self.world = World((), strategy_factory(system, parameters), Near(), brokers=BROKERS)
         self.wanted = {topic: random.sample(BROKERS, random.randint(0, 6)) for topic in TOPICS}
         self.count = 0
@@ -89,7 +90,7 @@ class Ring:
         self.world.run(self.now_us)
 
 
-@pytest.mark.parametrize("system", ["dynatops", "bayeux", "geops"])
+@pytest.mark.parametrize("system", ["dynatops", "bayeux", "geops", "hybrid"])
 def test_messages_and_hops_are_those_that_the_planner_counts(
     system: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -114,8 +115,9 @@ def test_messages_and_hops_are_those_that_the_planner_counts(
     assert sum(each.hops for each in deliveries) == counted.delay
 
 
-def test_brokers_change_places_when_that_pays() -> None:
-    ring = Ring(reconfigure_us=SECOND_US, price_percent=0)
+@pytest.mark.parametrize("system", ["dynatops", "hybrid"])
+def test_brokers_change_places_when_that_pays(system: str) -> None:
+    ring = Ring(system, reconfigure_us=SECOND_US, price_percent=0)
     before = standing(*ring.problem())
     for _ in range(3):
         ring.publish()

@@ -62,6 +62,7 @@ async def test_an_operator_swaps_brokers_takes_it_back_and_is_told_why_if_not(
         ("dynatops", "pairwise"),
         ("bayeux", "central"),
         ("geops", "central"),
+        ("hybrid", "central"),
     ],
 )
 @on_asyncio

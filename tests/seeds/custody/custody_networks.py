@@ -46,13 +46,15 @@ def draw(system: str, random: Random, *, spreads: bool = False, sharp_bits: int 
     if kind is tid.Parameters:
         return _tid(random)
     names = [f"B{number}" for number in range(random.randint(3, 9))]
-    if kind is dynatops.Parameters:
-        parameters: msgspec.Struct | None = dynatops.Parameters(
+    if issubclass(kind, dynatops.Parameters):
+        clusters = {"per_gateway": random.randint(2, 4)} if system == "hybrid" else {}
+        parameters: msgspec.Struct | None = kind(
             topic="topic",
             order=random.choice(list(dynatops.Order)),
             reconfigure_us=random.choice([0, 2 * SECOND_US]),
             manager=list(dynatops.Managed)[len(names) % 2],
             price_percent=0,
+            **clusters,
         ).for_brokers(names)
     elif kind is tco.Parameters:
         parameters = tco.Parameters(

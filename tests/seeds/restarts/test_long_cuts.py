@@ -46,7 +46,7 @@ class LongCut(RandomCustody):
         self._cable(*self.ends).mend()
 
 
-@pytest.mark.parametrize("system", ["dynatops", "tco"])
+@pytest.mark.parametrize("system", ["dynatops", "hybrid", "tco"])
 @pytest.mark.parametrize("ends", [("B0", "B1"), ("B0", "B4"), ("B1", "B3")])
 def test_all_are_in_one_view_again(system: str, ends: tuple[str, str]) -> None:
     network = LongCut(system, ends)

@@ -23,6 +23,7 @@ from shoal.cli.support.live.operators import (
     OperatorPassword,
     read_caller,
 )
+from shoal.overlays.dynatops.parameters import PER_GATEWAY
 from shoal.overlays.planning import PlanError, Planner, Wishes
 from shoal.overlays.registry import SYSTEMS
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from shoal.model import BrokerId
     from shoal.overlays.dynatops.planning.advising.survey import Survey
 
-TOPIC_TREES = ("dynatops", "bayeux", "geops")
+TOPIC_TREES = ("dynatops", "bayeux", "geops", "hybrid")
 PLANNERS = {name: each.planner for name, each in SYSTEMS.items() if each.planner is not None}
 
 
@@ -127,7 +128,7 @@ class TopicOptions(msgspec.Struct, frozen=True, kw_only=True):
             ge=0,
             le=1_000,
             description="Also say what would be if clusters of so many brokers that want the same "
-            "had one broker each on the ring; brokers do not do that yet.",
+            "had one broker each on the ring, as in `hybrid`.",
         ),
     ] = 0
     json: Annotated[bool, msgspec.Meta(description="Print JSON.")] = False
@@ -136,9 +137,23 @@ class TopicOptions(msgspec.Struct, frozen=True, kw_only=True):
     ] = False
 
 
+class HybridOptions(TopicOptions, frozen=True, kw_only=True):
+    """The same of clusters behind gateways."""
+
+    per_gateway: Annotated[
+        int,
+        msgspec.Meta(
+            ge=1,
+            le=1_000,
+            description="So many brokers have one gateway; with --network as that has it.",
+        ),
+    ] = PER_GATEWAY
+
+
 BY_SYSTEM: Mapping[str, type[msgspec.Struct]] = {
     **dict.fromkeys(PLANNERS, OverlayOptions),
     **dict.fromkeys(TOPIC_TREES, TopicOptions),
+    "hybrid": HybridOptions,
 }
 OPTIONS = declared_options(BY_SYSTEM)
 
@@ -176,9 +191,9 @@ def _plan(
     which tree.  Best is the least mean delay of a delivery over shortest ways, nothing congested.
     Comments say what was compared.
 
-    `dynatops`, `bayeux`, `geops`: say which users should move to other brokers, and which brokers
-    should change places, each with what it saves and costs, and only if it pays; of files, or, with
-    `--network`, of brokers that run.
+    `dynatops`, `bayeux`, `geops`, `hybrid`: say which users should move to other brokers, and which
+    brokers should change places, each with what it saves and costs, and only if it pays; of files,
+    or, with `--network`, of brokers that run.
     """
     if system not in BY_SYSTEM:
         why = ", as its links follow from who wants what" if system == "tco" else ""
@@ -193,7 +208,8 @@ def _plan(
     try:
         if system in TOPIC_TREES:
             asking = Asking(operator, operator_password, operator_certificate)
-            wanted = TopicOptions(**chosen)
+            wanted = options(**chosen)
+            assert isinstance(wanted, TopicOptions)
             _advise(*_survey(system, rtt, rates, sites, wanted, asking), wanted)
         else:
             _place(system, PLANNERS[system], rtt, rates, sites, OverlayOptions(**chosen))
@@ -284,7 +300,9 @@ def _survey(
         if options.users is None:
             raise UserError(f"--users: {system} is planned by who wants what; give a file of it")
         survey = read_topic_survey(options.users, options.brokers, rates, rtt, sites)
-        return msgspec.structs.replace(survey, system=system), frozenset()
+        per_gateway = options.per_gateway if isinstance(options, HybridOptions) else 1
+        found = msgspec.structs.replace(survey, system=system, per_gateway=per_gateway)
+        return found, frozenset()
     from shoal.cli.support.live.networks import read_network
     from shoal.cli.support.live.ring_surveys import ask_ring
 

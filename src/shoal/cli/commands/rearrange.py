@@ -45,7 +45,7 @@ def rearrange(
     operator_password: OperatorPassword = "",
     operator_certificate: OperatorCertificate = "",
 ) -> None:
-    """Have brokers of a running `dynatops`, `bayeux` or `geops` change places, or stay.
+    """Have brokers of a running `dynatops`, `bayeux`, `geops` or `hybrid` change places, or stay.
 
     `shoal plan dynatops` says which swaps pay.  Clients notice nothing; publications wait for some
     round trips.  With several options, `--stop` comes first, then swaps.

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from shoal.overlays.dynatops.planning.advising.advice import Advice, State
-from shoal.overlays.dynatops.planning.hybrid import Gateways
+from shoal.overlays.dynatops.planning.hybrid import Outlook
 
 
 def in_words(advice: Advice) -> Iterator[str]:
@@ -32,6 +32,9 @@ def in_words(advice: Advice) -> Iterator[str]:
         )
         for name, old, new in zip(names, before, after, strict=True):
             yield f"  {name:<43} {old:>8} {new:>8}"
+    if advice.clusters:
+        yield "gateways on the ring then, each with the brokers behind it:"
+        yield from _clusters(advice.clusters)
     if advice.gateways is not None:
         yield from _gateways(advice.gateways)
     for warning in advice.warnings:
@@ -44,11 +47,15 @@ def as_orders(advice: Advice, network: Path) -> str:
     return f"shoal rearrange {network} --stop {swaps}"
 
 
-def _gateways(gateways: Gateways) -> Iterator[str]:
-    count = len(gateways.clusters)
-    yield f"if only gateways of {count} clusters stood on the ring (brokers do not do that):"
-    for first, *others in gateways.clusters:
+def _clusters(clusters: Iterable[Sequence[str]]) -> Iterator[str]:
+    for first, *others in clusters:
         yield f"  {first} for {', '.join(others) or 'itself'}"
+
+
+def _gateways(gateways: Outlook) -> Iterator[str]:
+    count = len(gateways.clusters)
+    yield f"if only gateways of {count} clusters stood on the ring (the system `hybrid`):"
+    yield from _clusters(gateways.clusters)
     yield (
         f"  messages of a publication {gateways.messages:.2f}, {gateways.relays:.2f} of them to "
         f"brokers that only relay; the busiest broker handles {gateways.busiest:.2f}, without "

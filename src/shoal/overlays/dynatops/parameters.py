@@ -18,6 +18,7 @@ import msgspec
 from shoal.model import BrokerId
 from shoal.overlays.dynatops.structures.structure import hash_of
 
+PER_GATEWAY = 5
 _NOT_NEGATIVE = (
     "reconfigure_us", "delay_weight", "threshold_percent", "price_percent", "cluster",
     "load_weight", "least_gain_percent",
@@ -94,6 +95,11 @@ class ViewParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}: {getattr(self, name)} is not at least 1")
 
+    @property
+    def per_gateway(self) -> int:
+        """So many brokers have one that stands on the structure for them; 1: each does itself."""
+        return 1
+
     def for_brokers(self, brokers: Sequence[BrokerId]) -> Self:
         """These, with all brokers by the hash of their names if none are named."""
         if self.brokers:
@@ -161,6 +167,21 @@ class Parameters(ViewParameters, frozen=True, kw_only=True, forbid_unknown_field
     @property
     def places_users(self) -> bool:
         return self.cluster > 0 or self.placement is Placement.HASH
+
+
+class HybridParameters(Parameters, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Parameters of clusters behind gateways; ValueError names what is out of bounds.
+
+    per_gateway  so many brokers, a gateway among them, are a cluster, of which only the gateway
+                 stands on the ring (7; the paper has no figure)
+    """
+
+    per_gateway: int = PER_GATEWAY
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.per_gateway < 1:
+            raise ValueError(f"per_gateway: {self.per_gateway} is not at least 1")
 
 
 def place_of(broker: BrokerId) -> tuple[int, BrokerId]:

@@ -119,6 +119,7 @@ class Dynatops(InViews):
             "regions": [list(row) for row in parameters.regions],
             "is_manager": self.membership.is_manager,
             "rates": rates,
+            "per_gateway": view.per_gateway,
         }
 
     # --- inputs -------------------------------------------------------------------------------

@@ -1,19 +1,25 @@
-"""DYNATOPS on a Chord ring, and its baselines: Bayeux on Tapestry, GeoPS on a quad grid."""
+"""DYNATOPS on a Chord ring, all its brokers or gateways only, and its baselines.
+
+These are Bayeux on Tapestry, and GeoPS on a quad grid.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Annotated
+
+import msgspec
 
 from shoal.broker.strategy import BrokerContext, Strategy
 from shoal.model import BrokerId
 from shoal.overlays.dynatops.messages import MESSAGES
 from shoal.overlays.dynatops.oracle import problems
-from shoal.overlays.dynatops.parameters import Parameters
+from shoal.overlays.dynatops.parameters import PER_GATEWAY, HybridParameters, Parameters
 from shoal.overlays.dynatops.protocol import Dynatops
 from shoal.overlays.dynatops.records import PlacementRecord, ReconfigurationRecord
 from shoal.overlays.dynatops.structures.systems import STRUCTURES
 from shoal.overlays.shapes import SELF_LINKED
-from shoal.overlays.system import Brokers, Layout, System
+from shoal.overlays.system import MAX_BROKERS, Brokers, Layout, System
 
 
 class Ring(Brokers, frozen=True, kw_only=True):
@@ -24,12 +30,26 @@ class Ring(Brokers, frozen=True, kw_only=True):
         return Layout(doors, (), Parameters().for_brokers(doors))
 
 
+class HybridRing(Ring, frozen=True, kw_only=True):
+    """The same in clusters."""
+
+    per_gateway: Annotated[
+        int, msgspec.Meta(ge=1, le=MAX_BROKERS, description="So many brokers have one gateway.")
+    ] = PER_GATEWAY
+
+    def layout(self) -> Layout:
+        doors, _, parameters = super().layout()
+        assert isinstance(parameters, Parameters)
+        clusters = HybridParameters(brokers=parameters.brokers, per_gateway=self.per_gateway)
+        return Layout(doors, (), clusters)
+
+
 def _named(parameters: Parameters) -> Mapping[str, Iterable[BrokerId]]:
     in_regions = [broker for region in parameters.regions for broker in region]
     return {"brokers": parameters.brokers, "pinned": parameters.pinned, "regions": in_regions}
 
 
-def _system(name: str) -> System:
+def _system(name: str, kind: type[Parameters] = Parameters, size: type[Brokers] = Ring) -> System:
     def strategy(context: BrokerContext, parameters: Parameters) -> Strategy:
         return Dynatops(context, parameters, STRUCTURES[name])
 
@@ -37,15 +57,15 @@ def _system(name: str) -> System:
         name=name,
         strategy=strategy,
         shape=SELF_LINKED,
-        parameters=Parameters,
+        parameters=kind,
         messages=MESSAGES,
         records={"reconfigurations": ReconfigurationRecord, "placements": PlacementRecord},
         shown=("reconfigurations", "placements"),
-        size=Ring,
-        complete=Parameters.for_brokers,
+        size=size,
+        complete=kind.for_brokers,
         give_up_us=10_000_000,
         oracle=problems,
-        moves_subscribers=lambda parameters: (parameters or Parameters()).places_users,
+        moves_subscribers=lambda parameters: (parameters or kind()).places_users,
         named=_named,
     )
 
@@ -53,3 +73,4 @@ def _system(name: str) -> System:
 SYSTEM = _system("dynatops")
 BAYEUX = _system("bayeux")
 GEOPS = _system("geops")
+HYBRID = _system("hybrid", HybridParameters, HybridRing)

@@ -1,4 +1,4 @@
-"""Clusters behind gateways: who is with whom, and what is sent, way by way."""
+"""Clusters behind gateways: what an outlook says is what is sent there, way by way."""
 
 from __future__ import annotations
 
@@ -8,61 +8,53 @@ from random import Random
 import numpy as np
 import pytest
 
-from shoal.overlays.dynatops.planning.costs import standing
-from shoal.overlays.dynatops.planning.hybrid import cluster, flat_totals, on_ring, totals
-from shoal.overlays.dynatops.planning.problem import inverse
+from shoal.overlays.dynatops.planning.hybrid import with_gateways
 from shoal.overlays.dynatops.structures.chord import Chord
+from shoal.overlays.dynatops.structures.gateways import Gateways
 from shoal.overlays.dynatops.structures.structure import route
 from tests.overlays.dynatops.planning.drawing import draw_mapping, draw_problem
 
-
-def test_likes_are_together() -> None:
-    wanted = np.array([[kind == broker % 3 for kind in range(3)] for broker in range(12)])
-    found = cluster(wanted, np.array([3.0, 2.0, 1.0]), 4)
-    assert found.gateways.tolist() == [0, 1, 2]
-    assert found.of.tolist() == [broker % 3 for broker in range(12)]
-    assert len(cluster(wanted, np.ones(3), 5).gateways) == 3
+NAMES = [f"B{number}" for number in range(20)]
 
 
-@pytest.mark.parametrize("is_measured", [False, True])
-def test_what_is_sent(is_measured: bool) -> None:
+def test_what_is_sent() -> None:
     for seed in range(8):
         random = Random(seed)
-        problem = draw_problem(Chord(20), random, is_measured=is_measured)
-        clusters = cluster(problem.wanted, problem.publications, random.randint(2, 5))
-        size = len(clusters.gateways)
-        ring = Chord(size)
-        roots = [random.randrange(size) for _ in range(problem.topics)]
-        mapping = draw_mapping(size, random)
-        gateways = on_ring(ring, roots, problem, clusters)
-        at = [int(clusters.gateways[each]) for each in inverse(mapping)]
-
-        def hop(one: int, other: int) -> float:
-            return 1.0 if problem.round_trips is None else float(problem.round_trips[one, other])  # noqa: B023
-
-        messages = relays = delay = 0.0
-        handled = [0.0] * 20
-        for topic, root in enumerate(roots):
-            weight = float(problem.publications[topic])
+        problem, together = draw_problem(Chord(20), random), random.randint(2, 6)
+        problem = problem._replace(publications=problem.publications + 1)
+        keys = [f"topic {number}" for number in range(problem.topics)]
+        found = with_gateways(problem, draw_mapping(20, random), together, keys, NAMES)
+        members = [name for row in found.clusters for name in row]
+        assert sorted(members) == sorted(NAMES)
+        assert all(len(row) == together for row in found.clusters[:-1])
+        structure = Gateways(20, together)
+        messages = relays = 0.0
+        handled = dict.fromkeys(NAMES, 0.0)
+        for topic, key in enumerate(keys):
+            weight, root = float(problem.publications[topic]), structure.root(key)
             hops = set()
             for broker in np.flatnonzero(problem.wanted[:, topic]).tolist():
-                gateway = mapping[clusters.of[broker]]
-                way = [at[position] for position in route(ring, root, gateway)]
-                way += [broker] if broker != way[-1] else []
+                way = route(structure, root, members.index(NAMES[broker]))
                 hops |= set(pairwise(way))
-                delay += weight * sum(hop(one, other) for one, other in pairwise(way))
-            handled[at[root]] += weight
-            for one, other in hops:
-                handled[one] += weight
-                handled[other] += weight
+            handled[members[root]] += weight
+            for each in hops:
+                for position in each:
+                    handled[members[position]] += weight
             messages += weight * len(hops)
-            relays += weight * sum(not problem.wanted[other, topic] for _, other in hops)
-        found = totals(problem, gateways, clusters, mapping)
-        assert found == pytest.approx((messages, relays, delay, max(handled)))
+            wants = {NAMES[each] for each in np.flatnonzero(problem.wanted[:, topic])}
+            relays += weight * sum(members[other] not in wants for _, other in hops)
+        total = float(problem.publications.sum())
+        sums = messages / total, relays / total, max(handled.values()) / total
+        assert (found.messages, found.relays, found.busiest) == pytest.approx(sums)
 
 
-def test_a_ring_of_all_is_as_standing_says() -> None:
-    random = Random(5)
-    problem, mapping = draw_problem(Chord(13), random), draw_mapping(13, random)
-    counted, found = standing(problem, mapping), flat_totals(problem, mapping)
-    assert (found.relays, found.delay) == pytest.approx((counted.relays, counted.delay))
+def test_swaps_bring_those_together_that_want_the_same() -> None:
+    """Three kinds of brokers, each of which wants topics of its own; four of a kind."""
+    wanted = np.array([[kind == broker % 3 for kind in range(3)] for broker in range(12)])
+    problem = draw_problem(Chord(12), Random(1))
+    problem = problem._replace(wanted=np.repeat(wanted, 4, axis=1), publications=np.ones(12))
+    problem = problem._replace(delay_weight=1.0)
+    keys = [f"topic {number}" for number in range(12)]
+    found = with_gateways(problem, range(12), 4, keys, NAMES[:12])
+    kinds = [{int(name[1:]) % 3 for name in row} for row in found.clusters]
+    assert sorted(kinds, key=min) == [{0}, {1}, {2}]

@@ -100,7 +100,7 @@ def survey_of(
         for (client, broker), topics in wanted.items()
         if topics
     }
-    survey = Survey(brokers, users, rates, system=system)
+    survey = Survey(brokers, users, rates, system=system, per_gateway=latest.get("per_gateway", 1))
     return LiveSurvey(survey, frozenset(latest["pinned"]))
 
 

@@ -21,13 +21,13 @@ joins, leaves or dies makes such a change, too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 
 from shoal.broker.effects import Effect, Left, LinkReady, LinkState, Send, SetTimer
 from shoal.broker.strategy import BrokerContext, ProtocolError, unexpected
 from shoal.model import BrokerId
 from shoal.overlays.dynatops.members.links import OwnLinks
-from shoal.overlays.dynatops.members.view import Age, Places, View, with_joiners
+from shoal.overlays.dynatops.members.view import Age, Places, View
 from shoal.overlays.dynatops.messages import (
     EndRefused,
     EndWanted,
@@ -85,7 +85,8 @@ class Membership:
         # Whether an earlier life of this broker may have been in a view.
         self.may_have_been = False
         first = parameters.brokers or tuple(sorted({self.broker, *context.neighbours}))
-        self.view: View | None = View(0, "", first) if self.broker in first else None
+        view = View(0, "", first, per_gateway=parameters.per_gateway)
+        self.view: View | None = view if self.broker in first else None
         self.latest = self.view
         self.places = None if self.view is None else place(self.view)
 
@@ -251,7 +252,7 @@ class Membership:
         if members != view.members:
             self.before = view.members
         lives = {each: self.met.get(each, self.life) for each in members}
-        made = View(view.version + 1, self.broker, members, lives, is_held)
+        made = self._made(view.version + 1, members, lives, is_held=is_held)
         self._hear(made, self.broker, now_us, out)
         return True
 
@@ -330,13 +331,25 @@ class Membership:
             self._wait(now_us, out)  # whoever does not come by then is lost
             return
         come = [each for each in self._joiners if self._is_awaited(each) and each not in stay]
-        members = with_joiners(stay, come)
+        assert self.places is not None
+        members = self.places.followed_by(gone, come)
         if not members:
             return
         lives = {each: self.met.get(each, self.life) for each in members}
         latest = view if self.latest is None else self.latest
-        made = View(latest.version + 1, self.broker, members, lives, latest.is_held)
+        made = self._made(latest.version + 1, members, lives, is_held=latest.is_held)
         self._hear(made, self.broker, now_us, out)
+
+    def _made(
+        self,
+        version: int,
+        members: tuple[BrokerId, ...],
+        lives: Mapping[BrokerId, int],
+        *,
+        is_held: bool,
+    ) -> View:
+        per_gateway = self._parameters.per_gateway
+        return View(version, self.broker, members, lives, is_held, per_gateway)
 
     # --- views --------------------------------------------------------------------------------
 

@@ -11,13 +11,15 @@ to each other about topics belongs to one view: its ways, its roots.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 
 import msgspec
 
 from shoal.model import BrokerId
 from shoal.overlays.dynatops.parameters import place_of
+from shoal.overlays.dynatops.structures.gateways import Gateways
 from shoal.overlays.dynatops.structures.structure import Structure
 
 # More views than there will ever be; what is counted further still fits into a message.
@@ -31,7 +33,8 @@ MakeStructure = Callable[[int], Structure]
 class View(msgspec.Struct, frozen=True):
     """`maker` made it; `lives` are when its members started (µs), of the first view unknown.
 
-    `is_held`: an operator wants its members to stand where they do.
+    `is_held`: an operator wants its members to stand where they do.  `per_gateway`: so many members
+    that follow each other are a cluster, of which the first alone stands on the structure.
     """
 
     version: int
@@ -39,6 +42,7 @@ class View(msgspec.Struct, frozen=True):
     members: tuple[BrokerId, ...]
     lives: Mapping[BrokerId, int] = {}
     is_held: bool = False
+    per_gateway: int = 1
 
     @property
     def age(self) -> Age:
@@ -51,6 +55,7 @@ class View(msgspec.Struct, frozen=True):
             0 < len(self.members) == len(set(self.members))
             and 0 <= self.version < MAX_VERSION
             and self.lives.keys() <= set(self.members)
+            and self.per_gateway >= 1
         )
 
 
@@ -64,12 +69,44 @@ def with_joiners(members: Iterable[BrokerId], joiners: Iterable[BrokerId]) -> tu
     return tuple(found)
 
 
+def seated(
+    members: Sequence[BrokerId],
+    gone: Collection[BrokerId],
+    joiners: Iterable[BrokerId],
+    per_gateway: int,
+) -> tuple[BrokerId, ...]:
+    """The same in clusters, of which as many as can be stay as they are.
+
+    Where a gateway has gone the next of its cluster is one.  Gaps are filled by joiners first, then
+    by who stands last.
+
+    >>> seated(["a", "b", "c", "d", "e"], ["a", "b"], ["x"], 2)
+    ('x', 'e', 'c', 'd')
+    """
+    rows = [
+        [each for each in members[start : start + per_gateway] if each not in gone]
+        for start in range(0, len(members), per_gateway)
+    ]
+    rows = [row for row in rows if row]
+    coming = deque(sorted(joiners, key=place_of))
+    at = 0
+    while at < len(rows):
+        row = rows[at]
+        while len(row) < per_gateway and (coming or at < len(rows) - 1):
+            row.append(coming.popleft() if coming else rows[-1].pop())
+            if not rows[-1]:
+                rows.pop()
+        at += 1
+    return (*(each for row in rows for each in row), *coming)
+
+
 class Places:
     """A view's structure, by brokers' names."""
 
     def __init__(self, view: View, make_structure: MakeStructure) -> None:
         self.members = view.members
-        self.structure = _structure(make_structure, len(view.members))
+        self._per_gateway = view.per_gateway
+        self.structure = _structure(make_structure, len(view.members), view.per_gateway)
         self._positions = {broker: at for at, broker in enumerate(view.members)}
 
     def __contains__(self, broker: object) -> bool:
@@ -82,6 +119,14 @@ class Places:
         """Where what `broker` has for another one goes next."""
         hop = self.structure.next_hop(self._positions[broker], self._positions[target])
         return self.members[hop]
+
+    def followed_by(
+        self, gone: Collection[BrokerId], joiners: Collection[BrokerId]
+    ) -> tuple[BrokerId, ...]:
+        """Who stands where without some, and with others."""
+        if self._per_gateway > 1:
+            return seated(self.members, gone, joiners, self._per_gateway)
+        return with_joiners((each for each in self.members if each not in gone), joiners)
 
     def neighbours(self, broker: BrokerId) -> tuple[BrokerId, ...]:
         """Those that `broker` sends to."""
@@ -105,6 +150,8 @@ class Places:
 
 
 @lru_cache(64)
-def _structure(make_structure: MakeStructure, size: int) -> Structure:
+def _structure(make_structure: MakeStructure, size: int, per_gateway: int) -> Structure:
     """Brokers of one process that are in the same view share it."""
+    if per_gateway > 1:
+        return Gateways(size, per_gateway, make_structure)
     return make_structure(size)

@@ -1,4 +1,4 @@
-"""On which structure brokers of each system stand."""
+"""On which structure brokers of each system stand; of `hybrid`, its gateways."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from shoal.overlays.dynatops.structures.chord import Chord
+from shoal.overlays.dynatops.structures.gateways import Gateways
 from shoal.overlays.dynatops.structures.prefixes import quad_cells, tapestry
 from shoal.overlays.dynatops.structures.structure import Structure
 
@@ -17,4 +18,11 @@ STRUCTURES: Mapping[str, Callable[[int], Structure]] = {
     "dynatops": Chord,
     "bayeux": partial(tapestry, seed=SEED),
     "geops": quad_cells,
+    "hybrid": Chord,
 }
+
+
+def structure_of(system: str, size: int, per_gateway: int = 1) -> Structure:
+    """Where so many brokers of a system stand, with so many for each gateway."""
+    make = STRUCTURES[system]
+    return make(size) if per_gateway == 1 else Gateways(size, per_gateway, make)

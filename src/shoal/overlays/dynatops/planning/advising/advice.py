@@ -44,11 +44,11 @@ from shoal.overlays.dynatops.planning.advising.swapping import (
 )
 from shoal.overlays.dynatops.planning.costs import distances, standing
 from shoal.overlays.dynatops.planning.crowd import Crowd, User
-from shoal.overlays.dynatops.planning.hybrid import Gateways, with_gateways
+from shoal.overlays.dynatops.planning.hybrid import Outlook, clusters, messages, with_gateways
 from shoal.overlays.dynatops.planning.problem import Amounts, Problem, inverse, trees_of
 from shoal.overlays.dynatops.planning.problem import Mapping as Places
 from shoal.overlays.dynatops.structures.structure import hash_of
-from shoal.overlays.dynatops.structures.systems import STRUCTURES
+from shoal.overlays.dynatops.structures.systems import structure_of
 from shoal.overlays.planning import PlanError
 
 SECONDS_PER_HOUR = 3600.0
@@ -111,6 +111,7 @@ class Advice(msgspec.Struct, frozen=True):
     positions    where each broker stands then
     warnings     what is wrong and stays so
     gateways     what would be with them, if that was asked
+    clusters     of a hybrid network, who is together then, each with its gateway first
     """
 
     hours: float
@@ -126,7 +127,8 @@ class Advice(msgspec.Struct, frozen=True):
     delay_unit: Literal["hops", "ms"]
     positions: Mapping[BrokerId, int]
     warnings: Sequence[str]
-    gateways: Gateways | None = None
+    gateways: Outlook | None = None
+    clusters: Sequence[Sequence[BrokerId]] = ()
 
 
 def advise(survey: Survey, wishes: Wishes) -> Advice:
@@ -146,7 +148,7 @@ class _Advisor:
         wanted = {topic for user in survey.users.values() for topic in user.topics}
         self._topics = sorted(wanted | set(survey.rates))
         self._start = self._stand()
-        self._structure = STRUCTURES[survey.system](len(self._names))
+        self._structure = structure_of(survey.system, len(self._names), survey.per_gateway)
         roots = [self._structure.root(topic) for topic in self._topics]
         self._trees = trees_of(self._structure, roots)
         self._unit_ms, round_trips = self._measured()
@@ -202,10 +204,10 @@ class _Advisor:
                 self._wishes.gateways,
                 self._topics,
                 self._names,
-                STRUCTURES[self._survey.system],
             )
             if self._wishes.gateways
             else None,
+            clusters=self._clusters(mapping),
         )
 
     # --- what is given ------------------------------------------------------------------------
@@ -313,10 +315,7 @@ class _Advisor:
 
     def _hops(self, crowd: Crowd, mapping: Places) -> float:
         """All messages of the period from the roots on."""
-        below, roots = standing(crowd.problem, mapping).below, self._trees.roots[self._trees.of]
-        is_in = below > 0
-        edges = is_in.sum(axis=1) - is_in[np.arange(len(roots)), roots]
-        return float(self._problem.publications @ edges)
+        return messages(crowd.problem, standing(crowd.problem, mapping))
 
     def _state(self, crowd: Crowd, mapping: Places) -> State:
         publications = self._problem.publications
@@ -354,6 +353,12 @@ class _Advisor:
         return found
 
     # --- in names ------------------------------------------------------------------------------
+
+    def _clusters(self, mapping: Places) -> Sequence[Sequence[BrokerId]]:
+        if self._survey.per_gateway == 1:
+            return ()
+        names = [self._names[number] for number in inverse(mapping)]
+        return clusters(names, self._survey.per_gateway)
 
     def _named_move(self, move: Move) -> UserMove:
         name = self._users[move.user]

@@ -46,6 +46,7 @@ class Survey(msgspec.Struct, frozen=True):
     rates        publications a second of each topic
     round_trips  in ms between any two brokers, either way round; none: all brokers are as far apart
     system       whose structure they stand on
+    per_gateway  so many brokers, in the order of positions, are a cluster with one gateway
     """
 
     brokers: Sequence[Broker]
@@ -53,6 +54,7 @@ class Survey(msgspec.Struct, frozen=True):
     rates: Mapping[str, float]
     round_trips: Mapping[Pair, float] = {}
     system: str = "dynatops"
+    per_gateway: int = 1
 
 
 class Wishes(msgspec.Struct, frozen=True, kw_only=True):
