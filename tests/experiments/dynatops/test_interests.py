@@ -8,7 +8,7 @@ import msgspec
 import pandas as pd
 import pytest
 
-from shoal.experiments.dynatops.grid import SCALES, grid
+from shoal.experiments.dynatops.grid import SCALES, Files, grid
 from shoal.experiments.dynatops.interests import check_interests, read_interests
 from shoal.experiments.dynatops.model import Model
 from shoal.experiments.dynatops.runs import model_runs
@@ -67,7 +67,7 @@ def test_topics_are_published_to_as_often_as_there_are_tweets(tmp_path: Path) ->
 
 
 def test_a_run_reads_its_file(tmp_path: Path) -> None:
-    cells = grid(SCALES["small"], 1, "", str(written(tmp_path)))
+    cells = grid(SCALES["small"], 1, "", Files(interests=str(written(tmp_path))))
     setting = next(cell.setting for cell in cells if cell.part == "interests")
     with pytest.raises(ValueError, match="3 symbols; 80 are needed"):
         read_interests(setting)

@@ -10,7 +10,7 @@ import pytest
 
 from shoal.experiments.dynatops.claims import CLAIMS
 from shoal.experiments.dynatops.evidence import Evidence
-from shoal.experiments.dynatops.grid import SCALES, Cell, Part, grid
+from shoal.experiments.dynatops.grid import SCALES, Cell, Files, Part, grid
 from shoal.experiments.dynatops.model import Slot
 from shoal.experiments.dynatops.page import conclude
 from shoal.experiments.dynatops.plans import Case, Planned, PlanScale, plan_runs
@@ -27,7 +27,7 @@ TINY = SCALES["small"]._replace(
 )
 FIGURES = {
     "bayeux": 1.0, "bayeux-location": 0.9, "bayeux-near": 0.8, "tco": 0.9, "geops": 0.7,
-    "chash": 0.97, "bnr": 0.95, "up": 0.5, "dynatops": 0.4,
+    "chash": 0.97, "bnr": 0.95, "up": 0.5, "dynatops": 0.4, "hybrid": 0.3,
 }  # fmt: skip
 
 
@@ -82,13 +82,25 @@ def test_shares_are_judged_against_the_right_system() -> None:
 
 
 def test_users_of_a_file_have_runs_of_their_own() -> None:
-    cells = [cell for cell in grid(TINY, 1, "", "interests.parquet") if cell.part == "interests"]
-    assert [cell.setting.users_are for cell in cells] == ["interests"] * len(cells)
+    cells = [cell for cell in grid(TINY, 1, "", Files("tweets", "flights")) if cell.setting.trace]
+    users = [cell.setting.users_are for cell in cells]
+    assert sorted(set(users)) == ["aircraft", "interests"]
+    assert users == [cell.part for cell in cells]
     found = verdicts([hours(cell, FIGURES[cell.setting.what]) for cell in cells], [])
     assert found["interests-overhead"] == ("met", "56 % (4 against TCO's 9)")
     assert found["interests-delay"][0] == "met"
     assert found["interests-subscribing"] == ("met", "60 % (400 against Bayeux (static)'s 1,000)")
+    assert found["aircraft-overhead"] == ("met", "43 % (4 against GeoPS's 7)")
+    assert found["aircraft-handovers"] == ("met", "43 % (400 against GeoPS's 700)")
     assert found["overhead"][0] == "not run"
+
+
+def test_gateways_are_judged_against_dynatops_with_the_same_users() -> None:
+    found = verdicts(runs(), [])
+    text = "multimodal: 25 %, zipf: 25 %, uniform: 25 %, with places: 25 %"
+    assert found["hybrid-overhead"] == ("met", text)
+    some = [one for one in runs() if one.part != "location"]
+    assert verdicts(some, [])["hybrid-delay"][0] == "not run"
 
 
 def test_overhead_by_cluster_is_judged_at_the_time_between_exchanges_of_all_other_runs() -> None:

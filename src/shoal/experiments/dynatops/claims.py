@@ -16,7 +16,7 @@ from shoal.experiments.dynatops.judges import (
     SAME,
     always_gains,
     below_all,
-    below_among_interests,
+    below_among,
     below_hashed_users,
     below_the_best_other,
     best_under_every_pattern,
@@ -26,6 +26,7 @@ from shoal.experiments.dynatops.judges import (
     falls_then_rises,
     free_hours,
     gain_grows,
+    gateways_save,
     handovers,
     less,
     more_when_skewed,
@@ -58,6 +59,10 @@ _SLOWLY = (
     "delay is a fifth below Bayeux's. " + _FRIENDS
 )
 _STOPS = "It stops at the first broker that no swap helps."
+_GRID = (
+    "A grid's ways go by geography, as aircraft do: who wants a cell is beside its root; a ring's "
+    "roots are anywhere."
+)
 _NEAR = Band(0, 0.05, "less", "any less", 0.05, in_points=True)
 _FEWER = Band(1e-9, 1, "more", "any less", 0)
 _LESS = Band(1e-9, 1, "more", f"any less; {_NONE}", 0)
@@ -157,13 +162,31 @@ CLAIMS: Sequence[Claim[Evidence]] = (
           is_own=True),
     Claim("interests-overhead", _OURS,
           "Users of `--interests`: messages for each publication, against Bayeux and TCO", "fewer",
-          below_among_interests(overhead, ["bayeux", "tco"]), _FEWER, "", is_own=True),
+          below_among("interests", overhead, ["bayeux", "tco"]), _FEWER, "", is_own=True),
     Claim("interests-delay", _OURS, "... delay, against both", "less",
-          below_among_interests(delay, ["bayeux", "tco"]), _FEWER,
+          below_among("interests", delay, ["bayeux", "tco"]), _FEWER,
           "Ways lead over the ring; TCO's only over links of brokers that want the topic.",
           is_own=True),
     Claim("interests-subscribing", _OURS, "... subscription overhead, against Bayeux", "less",
-          below_among_interests(subscribing, ["bayeux"]), _FEWER, "", is_own=True),
+          below_among("interests", subscribing, ["bayeux"]), _FEWER, "", is_own=True),
+    Claim("aircraft-overhead", _OURS,
+          "Aircraft: messages for each publication, against Bayeux (loc) and GeoPS", "fewer",
+          below_among("aircraft", overhead, ["bayeux-location", "geops"]), _FEWER, _GRID,
+          is_own=True),
+    Claim("aircraft-delay", _OURS, "... delay, against both", "less",
+          below_among("aircraft", delay, ["bayeux-location", "geops"]), _FEWER, _GRID,
+          is_own=True),
+    Claim("aircraft-subscribing", _OURS, "... subscription overhead, against both", "less",
+          below_among("aircraft", subscribing, ["bayeux-location", "geops"]), _FEWER, _GRID,
+          is_own=True),
+    Claim("aircraft-handovers", _OURS, "... handovers, against both", "fewer",
+          below_among("aircraft", handovers, ["bayeux-location", "geops"]), _FEWER, _GRID,
+          is_own=True),
+    Claim("hybrid-overhead", _OURS,
+          "Gateways of clusters on the ring (7): messages for each publication, against DYNATOPS",
+          "fewer", gateways_save(overhead), _FEWER, "", is_own=True),
+    Claim("hybrid-delay", _OURS, "... delay", "less", gateways_save(delay), _FEWER, "",
+          is_own=True),
     Claim("regret", _OURS, "Eight brokers: greedy above the best mapping, median", "at most 5 %",
           regret_of("all"), _NEAR, _STOPS, is_own=True),
     Claim("regret-next", _OURS, "... that goes on with the next worst broker", "at most 5 %",

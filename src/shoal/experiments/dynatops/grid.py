@@ -14,16 +14,26 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from shoal.experiments.dynatops.setting import PLACED, Own, Pattern, Setting, What
+from shoal.experiments.dynatops.setting import (
+    PLACED,
+    UNITED_STATES,
+    Area,
+    Own,
+    Pattern,
+    Setting,
+    What,
+)
 from shoal.experiments.studies.study import ScaleName
 
 Part = Literal[
     "location", "cluster", "update", "own", "weight",
-    "poisson", "pattern", "free", "rate", "base", "goal", "planner", "interests",
+    "poisson", "pattern", "free", "rate", "base", "goal", "planner", "hybrid",
+    "interests", "aircraft",
 ]  # fmt: skip
 BY_PLACE: tuple[What, ...] = (
     "bayeux", "bayeux-location", "bayeux-near", "geops", "chash", "bnr", "up", "dynatops",
 )  # fmt: skip
+FLYING: tuple[What, ...] = ("bayeux-location", "geops", "bnr", "up", "dynatops", "hybrid")
 BY_CHANCE: tuple[What, ...] = ("bayeux", "tco", "chash", "bnr", "up", "dynatops")
 PATTERNS: tuple[Pattern, ...] = ("multimodal", "zipf", "uniform")
 CLUSTERS = (2, 5, 10, 20, 50)
@@ -71,6 +81,8 @@ class Cell(NamedTuple):
         varied = {
             "location": "",
             "interests": "",
+            "aircraft": "",
+            "hybrid": f"{setting.users_are}-{setting.pattern}-",
             "cluster": f"{setting.cluster}-brokers-",
             "update": f"{setting.cluster}-brokers-{setting.update_hours}-hours-",
             "own": f"{setting.users_are}-{setting.own}-",
@@ -89,16 +101,27 @@ class Cell(NamedTuple):
     def cost(self) -> float:
         """About how long it takes, in seconds."""
         setting = self.setting
-        slots = setting.hours * (10 if setting.users_are == "location" else 5)
+        slots = setting.hours * (10 if setting.has_places else 5)
         return slots * setting.users * (2 if setting.what in PLACED else 1) / 1_000_000
 
 
-def grid(scale: Scale, seed: int, trace: str, interests: str = "") -> list[Cell]:
-    """Every run, in the order of the figures; those of a file of interests last."""
-    return list(_cells(scale, seed, trace, interests))
+class Files(NamedTuple):
+    """Whose users there are in runs of our own, and where the aircraft fly."""
+
+    interests: str = ""
+    aircraft: str = ""
+    area: Area = UNITED_STATES
 
 
-def _cells(scale: Scale, seed: int, trace: str, interests: str) -> Iterator[Cell]:
+NO_FILES = Files()
+
+
+def grid(scale: Scale, seed: int, trace: str, files: Files = NO_FILES) -> list[Cell]:
+    """Every run, in the order of the figures; those of files of our own last."""
+    return list(_cells(scale, seed, trace, files))
+
+
+def _cells(scale: Scale, seed: int, trace: str, files: Files) -> Iterator[Cell]:
     located = Setting(
         what="dynatops",
         seed=seed,
@@ -151,7 +174,16 @@ def _cells(scale: Scale, seed: int, trace: str, interests: str) -> Iterator[Cell
     for base in BASES:
         yield cell("base", by_chance, what="bayeux", base=base)
         yield cell("base", located, what="bayeux-near", base=base)
-    if interests:
-        read: dict[str, object] = {"users_are": "interests", "trace": interests}
+    yield cell("hybrid", located, what="hybrid")
+    for pattern in PATTERNS:
+        yield cell("hybrid", by_chance, what="hybrid", pattern=pattern)
+    if files.aircraft:
+        flying = msgspec.structs.replace(
+            located, users_are="aircraft", trace=files.aircraft, area=files.area
+        )
+        for what in FLYING:
+            yield cell("aircraft", flying, what=what)
+    if files.interests:
+        read: dict[str, object] = {"users_are": "interests", "trace": files.interests}
         for what in BY_CHANCE:
             yield cell("interests", by_chance, what=what, topics=INTERESTS, **read)

@@ -9,7 +9,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-from shoal.experiments.dynatops.evidence import Evidence, having
+from shoal.experiments.dynatops.evidence import Evidence, Which, having
 from shoal.experiments.dynatops.grid import (
     CHANGE_RATES,
     CLUSTERS,
@@ -27,7 +27,7 @@ NAMES: dict[What, str] = {
     "bayeux": "Bayeux (static)", "bayeux-location": "Bayeux (loc)",
     "bayeux-near": "Bayeux (loc, PNS)",
     "tco": "TCO", "geops": "GeoPS", "chash": "CHash", "bnr": "DYNATOPS (BNR)",
-    "up": "DYNATOPS (UP)", "dynatops": "DYNATOPS",
+    "up": "DYNATOPS (UP)", "dynatops": "DYNATOPS", "hybrid": "Hybrid",
 }  # fmt: skip
 USUAL_CLUSTER = 10
 FAST = CHANGE_RATES[-1]
@@ -281,12 +281,38 @@ def tco_under_zipf(evidence: Evidence) -> Outcome | None:
     return Outcome(f"of Bayeux's delay: {text}", sum(holds) / len(holds))
 
 
-def below_among_interests(figure: Figure, others: Sequence[What]) -> Judge:
+def gateways_save(figure: Figure) -> Judge:
+    """By what part a hybrid network's figure is below DYNATOPS', where that is least."""
+
+    def judge(evidence: Evidence) -> Outcome | None:
+        saved: dict[str, float] = {}
+        parts: list[tuple[str, Part, Which]] = [
+            (pattern, "pattern", having(pattern=pattern, users_are="poisson"))
+            for pattern in PATTERNS
+        ]
+        for name, part, which in [
+            *parts,
+            ("with places", "location", having(users_are="location")),
+        ]:
+            flat, hybrid = (
+                evidence.run(part, "dynatops", which),
+                evidence.run("hybrid", "hybrid", which),
+            )
+            if flat is None or hybrid is None:
+                return None
+            saved[name] = 1 - figure(hybrid) / figure(flat)
+        text = ", ".join(f"{name}: {percent(share)}" for name, share in saved.items())
+        return Outcome(text, min(saved.values()))
+
+    return judge
+
+
+def below_among(part: Part, figure: Figure, others: Sequence[What]) -> Judge:
     """By what part DYNATOPS is below the best of these, with the users of a file."""
 
     def judge(evidence: Evidence) -> Outcome | None:
-        runs = evidence.runs("interests", ["dynatops", *others])
-        if runs is None:
+        runs = evidence.runs(part, ["dynatops", *others])
+        if runs is None or not figure(runs[others[0]]):
             return None
         best = min(others, key=lambda what: figure(runs[what]))
         ours, theirs = figure(runs["dynatops"]), figure(runs[best])

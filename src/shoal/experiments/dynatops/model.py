@@ -30,14 +30,13 @@ from shoal.overlays.dynatops.planning.greedy import is_worth_a_look, propose
 from shoal.overlays.dynatops.planning.placement import HashRing, Served, best_broker
 from shoal.overlays.dynatops.planning.problem import Amounts, Problem, trees_of
 from shoal.overlays.dynatops.structures.chord import Chord
+from shoal.overlays.dynatops.structures.gateways import Gateways
 from shoal.overlays.dynatops.structures.prefixes import QuadGrid, tapestry
 from shoal.overlays.dynatops.structures.structure import Structure
 from shoal.overlays.tco.construction import TopicConnected
 
 # beta of Algorithm 2.
 WORTH = 0.1
-# The contiguous United States in degrees, and how much shorter those of longitude are.
-DEGREES, WIDTH = (60, 20), 0.78
 
 Counts = npt.NDArray[np.int32]
 
@@ -84,14 +83,14 @@ class Model:
     def __init__(self, setting: Setting, crowd: Crowd) -> None:
         self.setting = setting
         self._crowd = crowd
-        self._geography = _geography(setting) if setting.users_are == "location" else None
+        self._geography = _geography(setting) if setting.has_places else None
         self._structure, self._roots = _structure(setting, self._geography)
         brokers = self._structure.size
         topics = setting.topics if self._geography is None else setting.columns * setting.rows
         self._random = np.random.default_rng([setting.seed, 2])
         # Who stands where at first is by consistent hashing: drawn, as Tapestry's identifiers are.
         self.mapping = list(range(brokers))
-        if isinstance(self._structure, Chord):
+        if isinstance(self._structure, Chord | Gateways):
             self.mapping = self._random.permutation(brokers).tolist()
         self._trees = trees_of(self._structure, [self._roots(topic) for topic in range(topics)])
         self._ups = trees_of(self._structure, range(brokers))
@@ -317,6 +316,8 @@ def _structure(
         structure = tapestry(
             brokers, setting.seed, setting.base, lambda one, other: float(apart[one, other])
         )
+    elif setting.what == "hybrid":
+        structure = Gateways(brokers, setting.per_gateway)
     else:
         structure = Chord(brokers)
     return structure, lambda topic: structure.root(f"topic/{topic}")
@@ -346,7 +347,10 @@ def _geography(setting: Setting) -> Geography:
     else:
         cells = np.arange(columns * rows)
         places = np.stack([cells % columns + 0.5, cells // columns + 0.5], axis=1)
-    scaled = places * np.array([WIDTH * DEGREES[0] / columns, DEGREES[1] / rows])
+    west, south, east, north = setting.area
+    # How much shorter degrees of longitude are.
+    width = round(math.cos(math.radians((south + north) / 2)), 2)
+    scaled = places * np.array([width * (east - west) / columns, (north - south) / rows])
     apart = np.sqrt(((scaled[:, None] - scaled[None]) ** 2).sum(axis=2))
     mean = apart.sum() / (len(apart) * (len(apart) - 1))
     return Geography(places, apart / mean)

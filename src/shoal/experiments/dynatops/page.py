@@ -12,6 +12,7 @@ from shoal.experiments.dynatops.grid import (
     BY_PLACE,
     CHANGE_RATES,
     CLUSTERS,
+    FLYING,
     FREE_HOURS,
     PATTERNS,
     RATES,
@@ -71,7 +72,9 @@ def conclude(
         tables=(
             _table(evidence, "location", BY_PLACE, "Users with places"),
             _table(evidence, "poisson", BY_CHANCE, "Users without places, fast change"),
+            _table(evidence, "hybrid", ["hybrid"], "Gateways of clusters on the ring"),
             _table(evidence, "interests", BY_CHANCE, "Users of a file of interests"),
+            _table(evidence, "aircraft", FLYING, "Users that fly"),
             _rates(evidence),
             _bases(evidence),
             _readings(evidence),

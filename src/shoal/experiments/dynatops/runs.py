@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from shoal.experiments.dynatops.aircraft import read_aircraft
 from shoal.experiments.dynatops.grid import Cell, Part
 from shoal.experiments.dynatops.interests import read_interests
 from shoal.experiments.dynatops.model import Model, Slot
@@ -52,8 +53,8 @@ class ModelRun(Run[Hours], frozen=True, kw_only=True):
     summary_type = Hours
 
     def measure(self) -> Hours:
-        is_read = self.setting.users_are == "interests"
-        crowd = (read_interests if is_read else draw_crowd)(self.setting)
+        readers = {"interests": read_interests, "aircraft": read_aircraft}
+        crowd = readers.get(self.setting.users_are, draw_crowd)(self.setting)
         slots = Model(self.setting, crowd).run()
         return Hours(key=self.key, part=self.part, setting=self.setting, slots=slots)
 

@@ -12,30 +12,36 @@ from typing import Literal
 
 import msgspec
 
+from shoal.overlays.dynatops.parameters import PER_GATEWAY
 from shoal.overlays.tco.construction import Goal
 
-Users = Literal["poisson", "location", "interests"]
+Users = Literal["poisson", "location", "interests", "aircraft"]
 Pattern = Literal["uniform", "zipf", "multimodal"]
 # bnr and up are DYNATOPS with one half of it: brokers change places, or users are placed.
-# In chash, users and brokers are where consistent hashing puts them, and stay.
+# In chash, users and brokers are where consistent hashing puts them, and stay.  In hybrid only
+# gateways of clusters stand on the ring, and all else is as in dynatops (7).
 What = Literal[
     "bayeux", "bayeux-location", "bayeux-near", "tco", "geops", "chash", "bnr", "up", "dynatops",
+    "hybrid",
 ]  # fmt: skip
 Planner = Literal["paper", "swaps"]
 Own = Literal["last", "now", "others"]
-RECONFIGURED: tuple[What, ...] = ("bnr", "dynatops")
-PLACED: tuple[What, ...] = ("up", "dynatops")
+RECONFIGURED: tuple[What, ...] = ("bnr", "dynatops", "hybrid")
+PLACED: tuple[What, ...] = ("up", "dynatops", "hybrid")
+# West, south, east and north, in degrees; by default the contiguous United States.
+Area = tuple[float, float, float, float]
+UNITED_STATES: Area = (-125.0, 29.0, -65.0, 49.0)
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One run; a seed decides users, brokers and keys.
 
     what          the system
-    users_are     how subscriptions change: each by chance (6.1.2), with where users are (6.1.1), or
-                  as a file of interests has it (ours)
+    users_are     how subscriptions change: each by chance (6.1.2), with where users are (6.1.1),
+                  as a file of interests has it, or with where aircraft fly (ours)
     brokers       Poisson: how many; else one for each cell
     topics        Poisson: how many; else one for each cell
-    columns, rows of the grid of cells, with `users_are` "location"
+    columns, rows of the grid of cells, where users have places; `area` is divided into it
     users         how many
     hours         how long it runs
     pattern       Poisson: what users choose their topics by
@@ -53,7 +59,9 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     steepness     sigma of Zipf's law
     base          of Bayeux's identifiers: with 2 its tables are as large as Chord's
     goal          of TCO: few neighbours of the broker with most, or few links
-    trace         a file of check-ins instead of drawn users, or that of interests; empty: none
+    per_gateway   of a hybrid network: brokers in a cluster
+    trace         a file of check-ins instead of drawn users, of interests or of aircraft; empty:
+                  none
     """
 
     what: What
@@ -78,4 +86,11 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     base: int = 2
     goal: Goal = "fan-out"
     planner: Planner = "paper"
+    per_gateway: int = PER_GATEWAY
+    area: Area = UNITED_STATES
     trace: str = ""
+
+    @property
+    def has_places(self) -> bool:
+        """Whether users are somewhere."""
+        return self.users_are in ("location", "aircraft")

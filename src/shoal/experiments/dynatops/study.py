@@ -31,6 +31,14 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
             "without, runs with them are left out."
         ),
     ] = None
+    aircraft: Annotated[
+        Path | None,
+        msgspec.Meta(
+            description="Positions of aircraft (timestamp, icao24, latitude, longitude), in "
+            "Parquet; of several recordings (sample) the one with most aircraft. Without, runs "
+            "with them are left out."
+        ),
+    ] = None
 
 
 class DynatopsPlan:
@@ -39,7 +47,8 @@ class DynatopsPlan:
     sources: Sequence[Source] = ()
 
     def __init__(self, options: Options, scale: ScaleName, root: Path, seed: int) -> None:
-        from shoal.experiments.dynatops.grid import SCALES
+        from shoal.experiments.dynatops.aircraft import area_of, check_aircraft
+        from shoal.experiments.dynatops.grid import NO_FILES, SCALES
         from shoal.experiments.dynatops.interests import check_interests
         from shoal.experiments.dynatops.plans import PLAN_SCALES
         from shoal.experiments.dynatops.users import check_trace
@@ -47,18 +56,23 @@ class DynatopsPlan:
         self._scale, self._plans = SCALES[scale], PLAN_SCALES[scale]
         self._root, self._seed = root, seed
         self._trace = "" if options.checkins is None else str(options.checkins.resolve())
-        self._interests = "" if options.interests is None else str(options.interests.resolve())
         if self._trace:
             check_trace(Path(self._trace))
-        if self._interests:
-            check_interests(Path(self._interests))
+        self._files = NO_FILES
+        if options.interests is not None:
+            check_interests(options.interests)
+            self._files = self._files._replace(interests=str(options.interests.resolve()))
+        if options.aircraft is not None:
+            check_aircraft(options.aircraft)
+            path, area = str(options.aircraft.resolve()), area_of(options.aircraft)
+            self._files = self._files._replace(aircraft=path, area=area)
 
     def runs(self) -> Sequence[Task]:
         from shoal.experiments.dynatops.grid import grid
         from shoal.experiments.dynatops.plans import plan_runs
         from shoal.experiments.dynatops.runs import model_runs
 
-        cells = grid(self._scale, self._seed, self._trace, self._interests)
+        cells = grid(self._scale, self._seed, self._trace, self._files)
         plans = plan_runs(self._plans, self._seed, self._root)
         return [*model_runs(cells, self._root), *plans]
 

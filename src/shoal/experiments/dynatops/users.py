@@ -180,10 +180,6 @@ def _next_cell(
     return int(random.choice(beside, p=weights / weights.sum()))
 
 
-# The contiguous United States, in degrees.
-WEST, EAST, SOUTH, NORTH = -125.0, -65.0, 29.0, 49.0
-
-
 _COLUMNS = ("user", "week_traj", "seq", "weekday", "minute_of_day", "lat", "lon")
 
 
@@ -200,9 +196,10 @@ def _read_visits(setting: Setting, random: Random) -> Visits:
     import pyarrow.parquet as pq  # type: ignore[import-untyped]  # pyarrow ships no types
 
     table = pq.read_table(Path(setting.trace), columns=list(_COLUMNS)).to_pandas()
-    table = table[table.lon.between(WEST, EAST) & table.lat.between(SOUTH, NORTH)]
-    x = ((table.lon - WEST) / (EAST - WEST) * setting.columns).clip(0, setting.columns - 1)
-    y = ((table.lat - SOUTH) / (NORTH - SOUTH) * setting.rows).clip(0, setting.rows - 1)
+    west, south, east, north = setting.area
+    table = table[table.lon.between(west, east) & table.lat.between(south, north)]
+    x = ((table.lon - west) / (east - west) * setting.columns).clip(0, setting.columns - 1)
+    y = ((table.lat - south) / (north - south) * setting.rows).clip(0, setting.rows - 1)
     table["cell"] = y.astype(int) * setting.columns + x.astype(int)
     table["hour"] = table.weekday * HOURS_PER_DAY + table.minute_of_day / 60
     people = [
