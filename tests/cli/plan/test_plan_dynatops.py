@@ -131,6 +131,9 @@ def test_budgets_pins_and_the_papers_price(users: Path, capsys: pytest.CaptureFi
     few = found(capsys, "--users", users, "--most-moves", 2, "--most-swaps", 1)
     assert 0 < len(few["moves"]) <= 2
     assert len(few["swaps"]) == 1
+    stay = found(capsys, "--users", users, "--most-moves", 0)
+    assert sum(each["gain"] for each in stay["swaps"]) == pytest.approx(stay["gain"])
+    assert any(each["roots"] for each in stay["swaps"])
     free = found(capsys, "--users", users)
     user, broker = free["moves"][0]["user"], free["swaps"][0]["brokers"][0]
     pinned = found(capsys, "--users", users, "--pin", broker, "--pin-user", user)

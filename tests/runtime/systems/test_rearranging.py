@@ -44,11 +44,16 @@ async def test_an_operator_swaps_brokers_takes_it_back_and_is_told_why_if_not(
         publishing = asyncio.create_task(publish())
         swapped = await shoal(capsys, "rearrange", path, "--swap", "B1,B2", "--swap", "B1,B3")
         assert swapped == (0, "B1: swap B1,B2 is done\nB1: swap B1,B3 is done")
+        code, text = await shoal(capsys, "rearrange", path)
+        assert (code, "  B2, B3, B1\n" in text, ", B1 decides):" in text) == (0, True, True)
+        assert text.endswith("without an order, as reconfigure_us is not set")
         await until(lambda: {members(each) for each in services} == {("B2", "B3", "B1")})
         assert await shoal(capsys, "rearrange", path, "--undo") == (0, "B1: undo is done")
         await until(lambda: {members(each) for each in services} == {("B2", "B1", "B3")})
         await publishing
         assert [(await subscription.get()).payload for _ in sent] == sent
+        code, text = await shoal(capsys, "rearrange", path)
+        assert (code, text.endswith("all stay where they are until `--go`")) == (0, True)
         code, text = await shoal(capsys, "rearrange", path, "--swap", "B1,B9")
         assert (code, text) == (2, "shoal: B1: no broker 'B9' stands on the ring")
         code, text = await shoal(capsys, "rearrange", path, "--go", "--undo")
@@ -109,3 +114,4 @@ async def test_a_system_without_places_says_so(
     async with brokers(tmp_path) as (path, _):
         code, text = await shoal(capsys, "rearrange", path, "--stop")
         assert (code, text.count("its system takes no such order")) == (2, 3)
+        assert await shoal(capsys, "rearrange", path) == (2, "shoal: no broker stands on a ring")

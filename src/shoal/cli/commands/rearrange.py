@@ -1,4 +1,7 @@
-"""`shoal rearrange`: brokers of a live ring change places, go back, or stay where they are."""
+"""`shoal rearrange`: brokers of a live ring change places, go back, or stay where they are.
+
+Without an order it says who stands where.
+"""
 
 from __future__ import annotations
 
@@ -48,11 +51,12 @@ def rearrange(
     """Have brokers of a running `dynatops`, `bayeux`, `geops` or `hybrid` change places, or stay.
 
     `shoal plan dynatops` says which swaps pay.  Clients notice nothing; publications wait for some
-    round trips.  With several options, `--stop` comes first, then swaps.
+    round trips.  With several options, `--stop` comes first, then swaps.  Without one it says who
+    stands where, and touches nothing.
     """
     from shoal.cli.support.live.networks import read_network
 
-    if undo + go + bool(stop or swap) != 1:
+    if undo + go + bool(stop or swap) > 1:
         raise UserError("say one of --undo, --go, or --stop and --swap")
     orders = [("stop", "")] if stop else []
     orders += [("swap", each) for each in swap or ()]
@@ -60,13 +64,25 @@ def rearrange(
     orders += [("go", "")] if go else []
     network = read_network(network_file, has_files=False)
     caller = read_caller(network, operator, operator_password, operator_certificate)
-    asyncio.run(_follow(network, caller, orders))
+    asyncio.run(_follow(network, caller, orders) if orders else _show(network, caller))
 
 
 async def _follow(network: Network, caller: Caller, orders: list[tuple[str, str]]) -> None:
     for name, brokers in orders:
         who = await _ask(network, caller, name, brokers)
         print(f"{who}: {' '.join(filter(None, (name, brokers)))} is done")
+
+
+async def _show(network: Network, caller: Caller) -> None:
+    from shoal.cli.support.live.ring_surveys import ask_places, latest_of
+    from shoal.cli.support.topic_plans import ring_in_words
+
+    answers = await ask_places(network, caller)
+    said = latest_of(answers)
+    manager = next(
+        (name for name, each in answers.items() if each and each["is_manager"]), "nobody"
+    )
+    print("\n".join(ring_in_words(said, manager)))
 
 
 async def _ask(network: Network, caller: Caller, name: str, brokers: str) -> str:

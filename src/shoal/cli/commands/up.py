@@ -127,15 +127,22 @@ def _run(network: Network, path: Path, *, forget: bool) -> None:
 def _show(network: Network, path: Path, left: Collection[str]) -> None:
     brokers = [broker for broker in network.brokers if broker.name not in left]
     table = Table(title=f"{len(brokers)} brokers, {network.system}", title_justify="left")
-    for column in ("broker", "MQTT", "WebSocket", "admin", "linked to"):
-        if column != "WebSocket" or network.brokers[0].websocket:
-            table.add_column(column)
+    columns = ["broker", "MQTT", "admin"]
+    if network.brokers[0].websocket:
+        columns.insert(2, "WebSocket")
+    if network.links:
+        columns.append("linked to")
+    for column in columns:
+        table.add_column(column)
     for broker in brokers:
         websocket = [broker.websocket] if broker.websocket else []
-        links = ", ".join(name for name in network.neighbours(broker.name) if name not in left)
-        table.add_row(broker.name, broker.mqtt, *websocket, broker.admin, links)
+        there = ", ".join(name for name in network.neighbours(broker.name) if name not in left)
+        links = [there] if network.links else []
+        table.add_row(broker.name, broker.mqtt, *websocket, broker.admin, *links)
     console = Console()
     console.print(table)
+    if SYSTEMS[network.system].shape.opens_links:
+        console.print("brokers open their links themselves", highlight=False)
     if left:
         names = ", ".join(sorted(left))
         console.print(f"not started, as they have left: {names}", soft_wrap=True, highlight=False)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from shoal.overlays.dynatops.planning.advising.advice import Advice, State
-from shoal.overlays.dynatops.planning.hybrid import Outlook
+from shoal.overlays.dynatops.planning.advising.advice import Advice, BrokerSwap, State
+from shoal.overlays.dynatops.planning.hybrid import Outlook, clusters
 
 
 def in_words(advice: Advice) -> Iterator[str]:
@@ -52,6 +53,34 @@ def _clusters(clusters: Iterable[Sequence[str]]) -> Iterator[str]:
         yield f"  {first} for {', '.join(others) or 'itself'}"
 
 
+def ring_in_words(said: Mapping[str, Any], manager: str) -> Iterator[str]:
+    """Who stands where by what a broker says of its ring.
+
+    >>> said = {"version": 3, "members": ["B2", "B1", "B3"], "pinned": ["B3"], "is_held": True}
+    >>> print("\\n".join(ring_in_words(said, "B1")))
+    who stands where, in the order of positions (version 3, B1 decides):
+      B2, B1, B3 (pinned)
+    all stay where they are until `--go`
+    """
+    pinned, per_gateway = said["pinned"], said.get("per_gateway", 1)
+    names = [f"{each} (pinned)" if each in pinned else each for each in said["members"]]
+    decides = f"version {said['version']}, {manager} decides"
+    if per_gateway > 1:
+        yield f"gateways on the ring, each with the brokers behind it ({decides}):"
+        yield from _clusters(clusters(names, per_gateway))
+    else:
+        yield f"who stands where, in the order of positions ({decides}):"
+        yield f"  {', '.join(names)}"
+    for region in said.get("regions", ()):
+        yield f"these swap with each other only: {', '.join(region)}"
+    if said.get("is_held"):
+        yield "all stay where they are until `--go`"
+    elif said.get("is_planning"):
+        yield "they change places by themselves where that pays"
+    else:
+        yield "nobody changes places without an order, as reconfigure_us is not set"
+
+
 def _gateways(gateways: Outlook) -> Iterator[str]:
     count = len(gateways.clusters)
     yield f"if only gateways of {count} clusters stood on the ring (the system `hybrid`):"
@@ -79,18 +108,24 @@ def _swaps(advice: Advice) -> Iterator[str]:
     if not advice.swaps:
         yield "no brokers should change places"
     else:
-        yield f"brokers that should change places, in this order: {len(advice.swaps)} times"
+        yield f"swaps of brokers' places, in this order: {len(advice.swaps)}"
     for swap in advice.swaps:
         (one, other), (here, there) = swap.brokers, swap.positions
         yield (
             f"  {one} (at {here}) <-> {other} (at {there}), saves {_number(swap.gain)} "
-            f"(relays {_number(swap.relays)}, delay {_number(swap.delay)}), "
-            f"costs {_number(swap.price)}"
+            f"({_parts(swap)}), costs {_number(swap.price)}"
         )
     if advice.pays_from is None:
         yield "  none that is allowed makes anything better"
     else:
         yield f"  some pay from {advice.pays_from:.3g} times these publications on"
+
+
+def _parts(swap: BrokerSwap) -> str:
+    """What makes a swap's gain: what weighs nothing is left out."""
+    delay = swap.gain - swap.relays - swap.roots
+    parts = {"relays": swap.relays, "roots that want it": swap.roots, "delay": delay}
+    return ", ".join(f"{name} {_number(each)}" for name, each in parts.items() if each)
 
 
 def _figures(state: State) -> list[str]:

@@ -120,6 +120,8 @@ class Dynatops(InViews):
             "is_manager": self.membership.is_manager,
             "rates": rates,
             "per_gateway": view.per_gateway,
+            "is_held": view.is_held,
+            "is_planning": self._manager is not None,
         }
 
     # --- inputs -------------------------------------------------------------------------------

@@ -40,16 +40,30 @@ def ask_ring(network: Network, caller: Caller, rates: Path | None) -> LiveSurvey
 async def _ask(
     network: Network, caller: Caller
 ) -> tuple[list[dict[str, Any]], dict[str, dict[str, Any] | None]]:
+    rows, _ = await ask_subscriptions(network, caller)
+    return rows, await ask_places(network, caller)
+
+
+async def ask_places(network: Network, caller: Caller) -> dict[str, dict[str, Any] | None]:
+    """What each broker says of the ring; UserError says which one does not answer."""
     from shoal.runtime.supervisor import get_json
 
-    rows, _ = await ask_subscriptions(network, caller)
     answers = {}
     for name, address in admin_addresses(network, await ask_status(network, caller)).items():
         try:
             answers[name] = (await get_json(address, "/survey", caller.to(name)))["survey"]
         except (OSError, ValueError, KeyError) as error:
             raise UserError(f"{name} does not say where it stands: {error}") from error
-    return rows, answers
+    return answers
+
+
+def latest_of(answers: Mapping[str, Mapping[str, Any] | None]) -> Mapping[str, Any]:
+    """The latest that is said, by who decides if that answers; UserError without any ring."""
+    known = [each for each in answers.values() if each is not None]
+    if not known:
+        raise UserError("no broker stands on a ring")
+    managers = [each for each in known if each["is_manager"]]
+    return max(managers or known, key=lambda each: each["version"])
 
 
 def survey_of(
@@ -69,13 +83,9 @@ def survey_of(
     >>> survey.users, [(each.name, each.position, each.region) for each in survey.brokers]
     ({'c': Client(broker='B1', topics=('a', 'b'))}, [('B2', 0, ''), ('B1', 1, '1')])
     """
-    known = [each for each in answers.values() if each is not None]
-    if not known:
-        raise UserError("no broker stands on a ring")
-    managers = [each for each in known if each["is_manager"]]
-    latest = max(managers or known, key=lambda each: each["version"])
+    latest = latest_of(answers)
     if rates is None:
-        rates = _counted(known)
+        rates = _counted(each for each in answers.values() if each is not None)
     if not rates:
         raise UserError(
             "no broker has counted publications yet: they do so each reconfigure_us, if that is "

@@ -89,6 +89,7 @@ class BrokerSwap(msgspec.Struct, frozen=True):
     """Two brokers that should change places.
 
     relays, delay  what is saved in hops to brokers that do not subscribe, and in delay (Eq. 4)
+    roots          what is saved in hops to brokers that subscribe: to those that come to be roots
     """
 
     brokers: tuple[BrokerId, BrokerId]
@@ -97,6 +98,7 @@ class BrokerSwap(msgspec.Struct, frozen=True):
     price: float
     relays: float
     delay: float
+    roots: float = 0.0
 
 
 class Advice(msgspec.Struct, frozen=True):
@@ -189,7 +191,7 @@ class _Advisor:
             before=before,
             after=self._state(crowd, mapping),
             moves=[self._named_move(each) for each in moves],
-            swaps=[self._named_swap(each) for each in found],
+            swaps=self._named_swaps(problem, found),
             gain=cost_before - self._cost(crowd, mapping),
             price=HANDOVER * len(moves) + float(told.sum()) + prices.of(mapping),
             fixed=prices.fixed if found else 0.0,
@@ -369,16 +371,26 @@ class _Advisor:
             why += f"; {source} holds more than it has room for"
         return UserMove(name, source, target, move.gain, move.price, why)
 
-    def _named_swap(self, swap: Swap) -> BrokerSwap:
-        one, other = swap.brokers
-        return BrokerSwap(
-            (self._names[one], self._names[other]),
-            swap.positions,
-            swap.gain,
-            swap.price,
-            swap.relays,
-            swap.delay,
-        )
+    def _named_swaps(self, problem: Problem, found: Sequence[Swap]) -> list[BrokerSwap]:
+        named = []
+        roots = self._trees.roots[self._trees.of]
+        for swap in found:
+            (one, other), (here, there) = swap.brokers, swap.positions
+            # Topics that are wanted where they have their root need a message less.
+            changes = problem.wanted[other].astype(float) - problem.wanted[one]
+            at_roots = problem.publications * changes @ ((roots == here) * 1.0 - (roots == there))
+            named.append(
+                BrokerSwap(
+                    (self._names[one], self._names[other]),
+                    swap.positions,
+                    swap.gain + float(at_roots),
+                    swap.price,
+                    swap.relays,
+                    swap.delay,
+                    float(at_roots),
+                )
+            )
+        return named
 
 
 def _pays_from(problem: Problem, start: Places, prices: Prices, rules: Rules) -> float | None:
