@@ -79,14 +79,17 @@ def test_a_seed_draws_the_same_crowd() -> None:
         assert other.wanted != draw_crowd(setting).wanted
 
 
-def test_check_ins_from_a_file(tmp_path: Path) -> None:
+@pytest.mark.parametrize("days", [(0, 2), ("Monday", "Wednesday"), ("Saturday", "Monday")])
+def test_check_ins_from_a_file(tmp_path: Path, days: tuple[object, object]) -> None:
     path = tmp_path / "checkins.parquet"
+    there, here = days
     rows = [
-        # In New York on Monday noon, in San Francisco on Wednesday, every week.
+        # In New York on Monday noon, in San Francisco on Wednesday, every week; or later, so that
+        # the second is in the next week.
         (user, week, number, weekday, 12 * 60, lat, lon)
         for user in range(3)
         for week in range(2)
-        for number, (weekday, lat, lon) in enumerate([(0, 40.7, -74.0), (2, 37.8, -122.4)])
+        for number, (weekday, lat, lon) in enumerate([(there, 40.7, -74.0), (here, 37.8, -122.4)])
     ]
     names = ["user", "week_traj", "seq", "weekday", "minute_of_day", "lat", "lon"]
     pd.DataFrame(rows, columns=names).to_parquet(path)
@@ -104,6 +107,14 @@ def test_check_ins_from_a_file(tmp_path: Path) -> None:
         apart = {later - earlier for (earlier, _), (later, _) in pairwise(way[1:])}
         assert apart <= {47, 48, 49, 119, 120, 121}
         assert len(way) >= 3
+
+
+def test_a_day_that_is_none_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "checkins.parquet"
+    names = ["user", "week_traj", "seq", "weekday", "minute_of_day", "lat", "lon"]
+    pd.DataFrame([(1, 1, 0, "lundi", 5, 40.7, -74.0)], columns=names).to_parquet(path)
+    with pytest.raises(ValueError, match="weekday: 'lundi' is neither 0 to 6 nor Monday to Sunday"):
+        draw_crowd(msgspec.structs.replace(LOCATED, trace=str(path), users=1))
 
 
 def test_a_file_that_has_no_check_ins_is_refused(tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ people; ours are drawn users who go to few places often and stay as long (sectio
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -180,6 +180,8 @@ def _next_cell(
     return int(random.choice(beside, p=weights / weights.sum()))
 
 
+_WEEK_H = 7 * HOURS_PER_DAY
+_DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _COLUMNS = ("user", "week_traj", "seq", "weekday", "minute_of_day", "lat", "lon")
 
 
@@ -191,7 +193,8 @@ def check_trace(path: Path) -> None:
 def _read_visits(setting: Setting, random: Random) -> Visits:
     """Check-ins (user, week_traj, weekday, minute_of_day, lat, lon), weeks drawn anew for users.
 
-    Each user chains weeks of one person, drawn with repetition, from a random time on.
+    Each user chains weeks of one person, drawn with repetition, from a random time on.  Weekdays
+    are names, or 0 to 6 from Monday on; a week may begin on any.
     """
     import pyarrow.parquet as pq  # type: ignore[import-untyped]  # pyarrow ships no types
 
@@ -201,21 +204,51 @@ def _read_visits(setting: Setting, random: Random) -> Visits:
     x = ((table.lon - west) / (east - west) * setting.columns).clip(0, setting.columns - 1)
     y = ((table.lat - south) / (north - south) * setting.rows).clip(0, setting.rows - 1)
     table["cell"] = y.astype(int) * setting.columns + x.astype(int)
-    table["hour"] = table.weekday * HOURS_PER_DAY + table.minute_of_day / 60
+    table["hour"] = _day_of(table.weekday) * HOURS_PER_DAY + table.minute_of_day / 60
     people = [
-        [list(zip(week.hour, week.cell, strict=True)) for _, week in own.groupby("week_traj")]
+        [_from_first_day(week.hour, week.cell) for _, week in own.groupby("week_traj")]
         for _, own in table.sort_values(["user", "week_traj", "seq"]).groupby("user")
     ]
-    week_h = 7 * HOURS_PER_DAY
     found = []
     for _ in range(setting.users):
         weeks = people[int(random.integers(len(people)))]
-        shift = float(random.uniform(0, week_h))
+        shift = float(random.uniform(0, _WEEK_H))
         own: list[tuple[float, int]] = []
-        for number in range(-1, setting.hours // week_h + 2):
-            for hour, cell in sorted(weeks[int(random.integers(len(weeks)))]):
+        for number in range(-1, setting.hours // _WEEK_H + 2):
+            for hour, cell in weeks[int(random.integers(len(weeks)))]:
                 if not own or own[-1][1] != cell:
-                    own.append((number * week_h + hour - shift, int(cell)))
+                    own.append((number * _WEEK_H + hour - shift, cell))
         last = max((index for index, (at, _) in enumerate(own) if at < 0), default=0)
         found.append(own[last:])
+    return found
+
+
+def _day_of(weekdays: Any) -> Any:
+    """Numbers from Monday on; ValueError names what is no day."""
+    numbers: dict[Any, int] = {name: number for number, name in enumerate(_DAYS)}
+    numbers |= {number: number for number in range(len(_DAYS))}
+    found = weekdays.map(numbers)
+    if found.isna().any():
+        wrong = weekdays[found.isna()].iloc[0]
+        raise ValueError(f"weekday: {wrong!r} is neither 0 to 6 nor Monday to Sunday")
+    return found
+
+
+def _from_first_day(hours: Iterable[float], cells: Iterable[int]) -> list[tuple[float, int]]:
+    """A week in its order, by the hour since its first day began.
+
+    >>> _from_first_day([6 * 24 + 20.0, 9.0], [1, 2])
+    [(20.0, 1), (33.0, 2)]
+    """
+    found: list[tuple[float, int]] = []
+    first, last, turned = 0.0, -1.0, 0
+    for hour, cell in zip(hours, cells, strict=True):
+        if last < 0:
+            first = hour - hour % HOURS_PER_DAY
+        elif hour < last:
+            turned += _WEEK_H
+        last = hour
+        since = hour + turned - first
+        if since < _WEEK_H:
+            found.append((float(since), int(cell)))
     return found
