@@ -27,7 +27,7 @@ from shoal.model import BrokerId
 from shoal.overlays.registry import SYSTEMS, strategy_factory
 from shoal.runtime.addresses import Address
 from shoal.runtime.doors.clients import LocalClient
-from shoal.runtime.driving.clock import Clock
+from shoal.runtime.driving.timing.clock import Clock
 from shoal.runtime.free_ports import free_ports
 from shoal.runtime.links.couriers import Couriers
 from shoal.runtime.links.peer_links import PeerLinks
@@ -35,7 +35,7 @@ from shoal.runtime.links.peer_settings import PeerSettings
 from shoal.runtime.node import Node
 from shoal.runtime.storage.overlay_file import Overlay
 from shoal.runtime.supervisor import get_json
-from shoal.runtime.tls import TlsContexts
+from shoal.runtime.tls.contexts import TlsContexts
 
 ANYWHERE = Address("127.0.0.1", 0)
 # Long enough for the slowest machine; a test that waits so long has failed.

@@ -14,10 +14,10 @@ from rich.console import Console
 from shoal.cli.commands import status as status_command
 from shoal.cli.main import main
 from shoal.cli.support.live.statuses import Statuses
-from shoal.runtime.certificates import Certificates
-from shoal.runtime.endings import endings, remark
 from shoal.runtime.network_file import Network, dump_network, load_network, parse_network
 from shoal.runtime.operations.metrics import render
+from shoal.runtime.tls.certificates import Certificates
+from shoal.runtime.tls.endings import endings, remark
 from tests.runtime.live import on_asyncio
 from tests.runtime.one_service import running
 

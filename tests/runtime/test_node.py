@@ -46,10 +46,10 @@ from shoal.broker.messages import (
 from shoal.broker.strategy import BaseStrategy
 from shoal.broker.wire import WireError
 from shoal.model import MessageId, Publication
-from shoal.runtime.driving import pauses
 from shoal.runtime.driving.batches import MAX_BATCH, joined
-from shoal.runtime.driving.clock import Clock
 from shoal.runtime.driving.flushing import Phase
+from shoal.runtime.driving.timing import pauses
+from shoal.runtime.driving.timing.clock import Clock
 from shoal.runtime.node import Node
 from tests.broker.transcript import publish
 from tests.runtime.live import on_loop, until

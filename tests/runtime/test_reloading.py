@@ -18,7 +18,7 @@ from shoal.runtime.broker_service import BrokerService
 from shoal.runtime.doors.entry.access import AccessError
 from shoal.runtime.doors.entry.passwords import password_line
 from shoal.runtime.network_file import parse_network
-from shoal.runtime.tls import TlsError
+from shoal.runtime.tls.contexts import TlsError
 from tests.runtime.live import PATIENCE_S, on_loop, until
 from tests.runtime.one_service import data_of, network, running
 from tests.runtime.processes import Processes

@@ -16,7 +16,7 @@ from shoal.broker.wire import Codec, FrameReader
 from shoal.clients.courier import CourierEvent
 from shoal.model import MessageId
 from shoal.runtime.network_sections import TlsSection
-from shoal.runtime.tls import TlsContexts, TlsError, certified_names, load_contexts
+from shoal.runtime.tls.contexts import TlsContexts, TlsError, certified_names, load_contexts
 from tests.runtime.live import PATIENCE_S, live, on_loop, received, until
 
 LINK = (("B1", "B2"),)

@@ -16,8 +16,8 @@ PUBREC, in its order.
   (`overlays/tree/exchange.py`); what was not said again goes. Until then a gate in the link lets no
   publication through, and the broker holds back those of its own clients: for a neighbour that the
   journal knows (`NeighbourPut`) until it would be given up, for one never seen 10 s.
-- A pause of the process is nobody's silence (`runtime/driving/pauses.py`): timers that come late
-  wait for what the sockets hold, and by however much a loop is late with looking at its links,
+- A pause of the process is nobody's silence (`runtime/driving/timing/pauses.py`): timers that come
+  late wait for what the sockets hold, and by however much a loop is late with looking at its links,
   their silence is shorter, and who is away is given up later.
 - While publications must wait, connections hold what clients send, within bounds, and answer pings
   (`mqtt/connection/connection.py`).

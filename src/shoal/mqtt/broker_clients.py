@@ -46,14 +46,14 @@ from shoal.mqtt.sessions.delivering.backlog import Backlog
 from shoal.mqtt.sessions.delivering.outgoing import ClientConnection
 from shoal.mqtt.sessions.delivering.patience import Patience
 from shoal.mqtt.sessions.fan_out import FanOut
-from shoal.mqtt.sessions.leaving import Leaving
-from shoal.mqtt.sessions.presence import Presence
 from shoal.mqtt.sessions.retained import RetainedStore
 from shoal.mqtt.sessions.session import Session
 from shoal.mqtt.sessions.sessions import Sessions
 from shoal.mqtt.sessions.spreading import Spreading
+from shoal.mqtt.sessions.subscribed.leaving import Leaving
+from shoal.mqtt.sessions.subscribed.presence import Presence
+from shoal.mqtt.sessions.subscribed.subscriptions import Subscriptions
 from shoal.mqtt.sessions.subscribing import Subscribing
-from shoal.mqtt.sessions.subscriptions import Subscriptions
 from shoal.mqtt.sessions.system_topics import SystemTopics
 from shoal.mqtt.statistics import Statistics
 from shoal.mqtt.timers import Timers

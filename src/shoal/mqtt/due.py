@@ -5,10 +5,10 @@ from __future__ import annotations
 from shoal.mqtt.connection.connection import Connection
 from shoal.mqtt.federation.federation import Federation
 from shoal.mqtt.sessions.delivering.patience import PATIENCE_TIMER
-from shoal.mqtt.sessions.leaving import LEAVING_TIMER, Leaving
-from shoal.mqtt.sessions.presence import PRESENCE_TIMER, Presence
 from shoal.mqtt.sessions.sessions import SESSION_TIMER, WILL_TIMER, Sessions
 from shoal.mqtt.sessions.spreading import Spreading
+from shoal.mqtt.sessions.subscribed.leaving import LEAVING_TIMER, Leaving
+from shoal.mqtt.sessions.subscribed.presence import PRESENCE_TIMER, Presence
 from shoal.mqtt.sessions.system_topics import SystemTopics
 from shoal.mqtt.timers import Timers
 

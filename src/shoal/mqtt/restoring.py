@@ -54,8 +54,8 @@ from shoal.mqtt.memory.journal_records import (
 from shoal.mqtt.messages import Message
 from shoal.mqtt.sessions.delivering.outgoing import Outgoing
 from shoal.mqtt.sessions.had import Had
-from shoal.mqtt.sessions.rows import SubscriptionState, subscription_of
 from shoal.mqtt.sessions.session import Session
+from shoal.mqtt.sessions.subscribed.rows import SubscriptionState, subscription_of
 from shoal.mqtt.sessions.unsettled import owed_to_nobody
 
 

@@ -29,13 +29,12 @@ from shoal.mqtt.federation.moving import DRAINED
 from shoal.mqtt.reception import QUEUES_ARE_FULL
 from shoal.overlays.registry import SYSTEMS
 from shoal.runtime.addresses import Address, is_somewhere
-from shoal.runtime.certificates import Certificates
 from shoal.runtime.doors.entry.access import NetworkAccess
 from shoal.runtime.doors.mqtt_door import MqttDoor
 from shoal.runtime.doors.publishers import LivePublishers
 from shoal.runtime.doors.sockets.mqtt_socket import MqttSocket
 from shoal.runtime.doors.sockets.websocket import WebSocket, is_same_host
-from shoal.runtime.driving.clock import Clock
+from shoal.runtime.driving.timing.clock import Clock
 from shoal.runtime.leaving import Leaving
 from shoal.runtime.links.costs import LinkCosts
 from shoal.runtime.links.couriers import Couriers
@@ -54,6 +53,7 @@ from shoal.runtime.questions import Questions
 from shoal.runtime.storage.journal_files import JournalFiles
 from shoal.runtime.storage.overlay_file import Overlay
 from shoal.runtime.storage.spool_files import Spools, SpoolSettings, check_formats, waits_for
+from shoal.runtime.tls.certificates import Certificates
 
 if TYPE_CHECKING:
     from shoal.runtime.operations.trace_writer import TraceWriter

@@ -68,12 +68,12 @@ from shoal.broker.wire import WireError
 from shoal.model import BrokerId, ClientId
 from shoal.runtime.driving.asides import Asides
 from shoal.runtime.driving.batches import joined, publications_in
-from shoal.runtime.driving.clock import Clock
 from shoal.runtime.driving.delivering import Delivering
 from shoal.runtime.driving.flushing import Flushing, Phase
 from shoal.runtime.driving.settling import Settling
 from shoal.runtime.driving.surroundings import Client, Links, Trace
-from shoal.runtime.driving.timers import Timers
+from shoal.runtime.driving.timing.clock import Clock
+from shoal.runtime.driving.timing.timers import Timers
 from shoal.runtime.driving.turns import Turns
 from shoal.runtime.driving.waiting.admission import Admission
 from shoal.runtime.driving.waiting.gate import Gate

@@ -30,13 +30,13 @@ from shoal.simulation.faults import FaultyLink, LinkFaults
 from shoal.simulation.links.overlay_link import Link
 from shoal.simulation.links.reliable import ReliableBroker
 from shoal.simulation.links.underlay import Underlay
-from shoal.simulation.links.wiring import Ends, Wiring
 from shoal.simulation.nodes import DETECTION_US, BrokerNode, Machine
 from shoal.simulation.publishers import PublisherNode
 from shoal.simulation.refuge import Refuge
 from shoal.simulation.service import Meter, ServiceCosts
 from shoal.simulation.subscribers import Subscribers
 from shoal.simulation.trace import Trace
+from shoal.simulation.wiring import Ends, Wiring
 
 # How often the monitor beside each broker reports its delays.
 MONITOR_INTERVAL_US = 1_000_000

@@ -8,7 +8,7 @@ import msgspec
 import pyarrow.parquet as pq
 import pytest
 
-from shoal.experiments.studies.registry import STUDIES
+from shoal.experiments.registry import STUDIES
 from shoal.experiments.studies.study import Conclusion, Rows, write_conclusion
 from shoal.report.study import StudyReport, read_study
 

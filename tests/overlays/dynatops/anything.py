@@ -7,7 +7,6 @@ from typing import Any
 from hypothesis import strategies as st
 
 from shoal.broker.messages import Message
-from shoal.overlays.dynatops.members.view import View
 from shoal.overlays.dynatops.messages import (
     Arrived,
     Bound,
@@ -33,6 +32,7 @@ from shoal.overlays.dynatops.messages import (
     ToRoot,
     ViewSaid,
 )
+from shoal.overlays.dynatops.view import View
 from shoal.overlays.tco.messages import Along, LinksSaid, Stop
 
 NUMBERS = st.one_of(st.integers(-2, 5), st.sampled_from([2**40, 2**63 - 1, -(2**63)]))

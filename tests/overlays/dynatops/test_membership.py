@@ -19,11 +19,11 @@ from shoal.broker.effects import (
 from shoal.broker.machine import Broker
 from shoal.broker.messages import Message
 from shoal.overlays.dynatops.members.membership import GATHER
-from shoal.overlays.dynatops.members.view import Places, View, seated, with_joiners
 from shoal.overlays.dynatops.messages import Introduction, JoinWanted, LinkLost, ViewSaid
 from shoal.overlays.dynatops.parameters import Parameters
 from shoal.overlays.dynatops.protocol import Dynatops
 from shoal.overlays.dynatops.structures.chord import Chord
+from shoal.overlays.dynatops.view import Places, View, seated, with_joiners
 from shoal.overlays.registry import strategy_factory
 
 MEMBERS = ("A", "B", "C", "D")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shoal.broker.effects import Order
-from shoal.overlays.dynatops.members.view import View
+from shoal.overlays.dynatops.view import View
 from tests.overlays.dynatops.test_trees import BROKERS, SECOND_US, Ring
 
 MANAGER = "B0"

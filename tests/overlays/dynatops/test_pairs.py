@@ -7,7 +7,6 @@ from random import Random
 import pytest
 
 from shoal.broker.effects import Effect, Received, Send
-from shoal.overlays.dynatops.members.view import View
 from shoal.overlays.dynatops.messages import Between, SwapAnswered, SwapAsked, SwapWanted, ViewSaid
 from shoal.overlays.dynatops.parameters import Managed
 from shoal.overlays.dynatops.planning.costs import standing, swap_costs
@@ -15,6 +14,7 @@ from shoal.overlays.dynatops.planning.one_topic import change_of, tree_cost
 from shoal.overlays.dynatops.planning.problem import inverse
 from shoal.overlays.dynatops.records import ReconfigurationRecord
 from shoal.overlays.dynatops.structures.chord import Chord
+from shoal.overlays.dynatops.view import View
 from shoal.simulation.links.overlay_link import Link
 from tests.overlays.dynatops.planning.drawing import draw_mapping, draw_problem
 from tests.overlays.dynatops.test_orders import order

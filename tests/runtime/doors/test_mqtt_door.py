@@ -38,8 +38,8 @@ from shoal.runtime.doors import asking
 from shoal.runtime.doors.mqtt_door import MqttDoor
 from shoal.runtime.doors.publishers import LivePublishers
 from shoal.runtime.doors.sockets.mqtt_socket import MqttSocket
-from shoal.runtime.driving import pauses
-from shoal.runtime.driving.clock import Clock
+from shoal.runtime.driving.timing import pauses
+from shoal.runtime.driving.timing.clock import Clock
 from shoal.runtime.node import Node
 from tests.runtime.links.test_peer_links import LINE
 from tests.runtime.live import ANYWHERE, PATIENCE_S, LiveNetwork, live, on_loop, until

@@ -15,7 +15,7 @@ from shoal.mqtt.limits import DEFAULT_LIMITS
 from shoal.overlays.registry import strategy_factory
 from shoal.runtime.doors.mqtt_door import MqttDoor
 from shoal.runtime.doors.sockets.mqtt_socket import MqttSocket
-from shoal.runtime.driving.clock import Clock
+from shoal.runtime.driving.timing.clock import Clock
 from shoal.runtime.node import Node
 from tests.runtime.doors.test_mqtt_door import mqtt, payloads
 from tests.runtime.live import ANYWHERE, PATIENCE_S, on_loop

@@ -16,7 +16,7 @@ from shoal.client import Client, Tls
 from shoal.runtime.addresses import Address
 from shoal.runtime.network_file import Network, parse_network
 from shoal.runtime.operations.metrics import render
-from shoal.runtime.tls_listener import hung_up
+from shoal.runtime.tls.listener import hung_up
 from tests.runtime.live import PATIENCE_S, on_loop, until
 from tests.runtime.one_service import network, running
 

@@ -14,8 +14,8 @@ from shoal.broker.holding import Holding
 from shoal.broker.messages import PublicationBatch, Publish, RoutedPublication
 from shoal.broker.strategy import BaseStrategy
 from shoal.model import Attributes, MessageId, Publication
-from shoal.runtime.driving.clock import Clock
 from shoal.runtime.driving.flushing import Flushing, Phase
+from shoal.runtime.driving.timing.clock import Clock
 from shoal.runtime.driving.turns import Turns
 from shoal.runtime.driving.weighing import PIECE_US, TURN_US, Taker, Weighing
 from shoal.runtime.node import Node

@@ -12,7 +12,8 @@ from shoal.broker.links.controls import CONTROLS, Hello, Refuse
 from shoal.broker.links.outbox import LinkLimits
 from shoal.broker.links.protocols import Protocols
 from shoal.broker.wire import Codec, FrameReader
-from shoal.runtime.driving import pauses, weighing
+from shoal.runtime.driving import weighing
+from shoal.runtime.driving.timing import pauses
 from shoal.runtime.links import dialling, peer_links
 from shoal.runtime.links.peer_connections import MAX_HELLO_BYTES
 from tests.runtime.live import LiveNetwork, live, on_loop, received, until

@@ -12,8 +12,8 @@ from shoal.matching import MatchIndex
 from shoal.model import Filter, Operator, predicate
 from shoal.runtime import serving
 from shoal.runtime.doors.reading import Reading
-from shoal.runtime.driving.clock import Clock
-from shoal.runtime.driving.pauses import Alarm
+from shoal.runtime.driving.timing.clock import Clock
+from shoal.runtime.driving.timing.pauses import Alarm
 from tests.runtime.live import on_loop, until
 
 

@@ -15,8 +15,8 @@ def check(
 ) -> None:
     """Say what is wrong with a network file, path by path; exit code 2 if anything is."""
     from shoal.cli.support.live.networks import read_network
-    from shoal.runtime.endings import endings, remark
     from shoal.runtime.network_file import hints
+    from shoal.runtime.tls.endings import endings, remark
 
     network = read_network(network_file)
     print(

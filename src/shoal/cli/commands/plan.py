@@ -228,7 +228,7 @@ def _place(
     sites: Path | None,
     options: OverlayOptions,
 ) -> None:
-    from shoal.cli.support.surveys import read_survey
+    from shoal.cli.support.plans.surveys import read_survey
 
     if rtt is None:
         raise UserError(f"--rtt: {system} is planned by round trips; give a file of them")
@@ -258,7 +258,7 @@ def _toml(key: str, value: object) -> str:
 
 
 def _advise(survey: Survey, pinned: frozenset[BrokerId], options: TopicOptions) -> None:
-    from shoal.cli.support.topic_plans import as_orders, in_words
+    from shoal.cli.support.plans.topic_plans import as_orders, in_words
     from shoal.overlays.dynatops.planning.advising.advice import advise
     from shoal.overlays.dynatops.planning.advising.survey import Wishes as TopicWishes
 
@@ -294,7 +294,7 @@ def _survey(
     asking: Asking,
 ) -> tuple[Survey, frozenset[BrokerId]]:
     """What is known, and which brokers stay by what their network has."""
-    from shoal.cli.support.topic_surveys import read_topic_survey
+    from shoal.cli.support.plans.topic_surveys import read_topic_survey
 
     if options.network is None:
         if options.users is None:

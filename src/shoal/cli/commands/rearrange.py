@@ -75,7 +75,7 @@ async def _follow(network: Network, caller: Caller, orders: list[tuple[str, str]
 
 async def _show(network: Network, caller: Caller) -> None:
     from shoal.cli.support.live.ring_surveys import ask_places, latest_of
-    from shoal.cli.support.topic_plans import ring_in_words
+    from shoal.cli.support.plans.topic_plans import ring_in_words
 
     answers = await ask_places(network, caller)
     said = latest_of(answers)

@@ -1,6 +1,6 @@
 """`shoal reproduce`: repeat a paper's evaluation, and say claim by claim where we stand.
 
-The studies are in `experiments/studies/registry.py`; each says what it can be told and what is to
+The studies are in `experiments/registry.py`; each says what it can be told and what is to
 be done.  Its runs are independent of each other: Spark carries them to whatever cores there are.
 Each leaves a file when it is done, so an interrupted study goes on where it was.  `all` repeats one
 study after the other, each in a folder of its own, and says on one page where all of them stand.
@@ -23,7 +23,7 @@ from shoal.cli.support.declared_options import declared_options, given, with_dec
 from shoal.cli.support.errors import STOPPED_EXIT_CODE, UserError
 from shoal.cli.support.spark import LOCAL_MASTER, LOCAL_MEMORY, MasterOption, MemoryOption
 from shoal.cli.support.steps import Step, Steps
-from shoal.experiments.studies.registry import STUDIES
+from shoal.experiments.registry import STUDIES
 from shoal.experiments.studies.study import ScaleName
 
 if TYPE_CHECKING:

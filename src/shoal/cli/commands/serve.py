@@ -54,7 +54,7 @@ def serve(
         from shoal.runtime.operations.logs import start_logging
         from shoal.runtime.serving import serve_broker
         from shoal.runtime.storage.journal_files import JournalError
-        from shoal.runtime.tls import TlsError
+        from shoal.runtime.tls.contexts import TlsError
 
     def read() -> Network:
         network = read_network(network_file)

@@ -234,7 +234,7 @@ def _disks(statuses: Statuses) -> Iterator[str]:
 
 def _certificates(statuses: Statuses) -> Iterator[str]:
     """Those that end soon, or have."""
-    from shoal.runtime.endings import remark
+    from shoal.runtime.tls.endings import remark
 
     for name, found in statuses.items():
         for row in (found or {}).get("certificates", ()):

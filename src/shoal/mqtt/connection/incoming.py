@@ -38,7 +38,7 @@ from shoal.mqtt.content import MAX_TEXT
 from shoal.mqtt.door.owed import Owed
 from shoal.mqtt.messages import Message, message_of_publish
 from shoal.mqtt.sessions.session import Session
-from shoal.mqtt.sessions.subscriptions import work_of_filters
+from shoal.mqtt.sessions.subscribed.subscriptions import work_of_filters
 
 # Topics below here are the broker's own.
 BROKER_TOPICS = "$SYS/"

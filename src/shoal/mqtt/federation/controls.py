@@ -21,8 +21,8 @@ from shoal.mqtt.door.network import read_body, write_body
 from shoal.mqtt.messages import Message
 from shoal.mqtt.sessions.delivering.outgoing import Outgoing
 from shoal.mqtt.sessions.had import Gaps
-from shoal.mqtt.sessions.rows import Identifiers, Qos, SubscriptionState, Where, row_of
 from shoal.mqtt.sessions.session import Session
+from shoal.mqtt.sessions.subscribed.rows import Identifiers, Qos, SubscriptionState, Where, row_of
 
 # The client, and when it entered the broker it goes to, by that broker's stamp.
 Journey = tuple[str, int]

@@ -52,9 +52,9 @@ from shoal.mqtt.limits import MICROSECONDS
 from shoal.mqtt.memory.journal import Journal
 from shoal.mqtt.memory.journal_records import AnswerPut, ClosedPut, GroupPut
 from shoal.mqtt.messages import Message
-from shoal.mqtt.sessions.rows import Where, content_of, where_of
 from shoal.mqtt.sessions.session import ClientSubscription
-from shoal.mqtt.sessions.subscriptions import Subscriptions
+from shoal.mqtt.sessions.subscribed.rows import Where, content_of, where_of
+from shoal.mqtt.sessions.subscribed.subscriptions import Subscriptions
 from shoal.mqtt.timers import Timers
 
 # An answer may be kept by a neighbour for a broker that is away, as long as that is waited for.

@@ -58,9 +58,9 @@ from shoal.mqtt.messages import Message
 from shoal.mqtt.sessions.delivering.outgoing import Outgoing
 from shoal.mqtt.sessions.had import Heard, Last, in_short, is_of_door, of_doors
 from shoal.mqtt.sessions.retained import RetainedStore
-from shoal.mqtt.sessions.rows import row_of
 from shoal.mqtt.sessions.session import ClientSubscription, Session
 from shoal.mqtt.sessions.sessions import Sessions
+from shoal.mqtt.sessions.subscribed.rows import row_of
 
 # About what a record without a message takes.
 _RECORD_BYTES = 64

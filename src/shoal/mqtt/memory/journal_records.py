@@ -14,8 +14,8 @@ import msgspec
 from shoal.model import BrokerId, ClientId
 from shoal.mqtt.codec.packets import Will
 from shoal.mqtt.sessions.had import Gaps
-from shoal.mqtt.sessions.rows import Qos, SubscriptionState, Where
 from shoal.mqtt.sessions.session import Farewell
+from shoal.mqtt.sessions.subscribed.rows import Qos, SubscriptionState, Where
 
 PacketId = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
 

@@ -19,7 +19,7 @@ from shoal.mqtt.limits import MICROSECONDS
 from shoal.mqtt.messages import Message
 from shoal.mqtt.sessions.session import ClientSubscription, Session
 from shoal.mqtt.sessions.sessions import Sessions
-from shoal.mqtt.sessions.subscriptions import Subscriptions
+from shoal.mqtt.sessions.subscribed.subscriptions import Subscriptions
 
 EACH_US = MICROSECONDS
 MOST_LOOKED_UP = 50_000

@@ -19,7 +19,7 @@ from functools import partial
 from shoal.mqtt.messages import Message
 from shoal.mqtt.sessions.session import ClientSubscription, Session
 from shoal.mqtt.sessions.spreading import Spread, Spreading
-from shoal.mqtt.sessions.subscriptions import Subscriptions
+from shoal.mqtt.sessions.subscribed.subscriptions import Subscriptions
 from shoal.mqtt.statistics import Statistics
 
 # What is gathered is held in memory in all its forms; more of it is delivered before the rest.

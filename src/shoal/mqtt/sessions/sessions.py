@@ -26,8 +26,8 @@ from shoal.mqtt.messages import Message, message_of_will
 from shoal.mqtt.sessions.delivering.backlog import Backlog
 from shoal.mqtt.sessions.delivering.patience import Patience
 from shoal.mqtt.sessions.had import Lacking
-from shoal.mqtt.sessions.leaving import Leaving
 from shoal.mqtt.sessions.session import Memory, Session
+from shoal.mqtt.sessions.subscribed.leaving import Leaving
 from shoal.mqtt.timers import Timers
 
 SESSION_TIMER = "session"

@@ -38,7 +38,7 @@ from shoal.mqtt.messages import Message
 from shoal.mqtt.sessions.delivering.outgoing import Outgoing
 from shoal.mqtt.sessions.retained import RetainedStore
 from shoal.mqtt.sessions.session import CANNOT_WRITE, ClientSubscription, Session
-from shoal.mqtt.sessions.subscriptions import Subscriptions
+from shoal.mqtt.sessions.subscribed.subscriptions import Subscriptions
 
 _RETAIN_IF_NEW = 1
 # Tests of retained messages that are done before others have their turn, some 10 ms; and how many

@@ -7,7 +7,7 @@ from shoal.mqtt.messages import Message
 from shoal.mqtt.sessions.fan_out import FanOut
 from shoal.mqtt.sessions.retained import RetainedStore
 from shoal.mqtt.sessions.sessions import Sessions
-from shoal.mqtt.sessions.subscriptions import Subscriptions
+from shoal.mqtt.sessions.subscribed.subscriptions import Subscriptions
 from shoal.mqtt.statistics import Statistics
 from shoal.mqtt.timers import Timers
 

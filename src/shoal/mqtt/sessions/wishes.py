@@ -15,7 +15,7 @@ from shoal.mqtt.door.network import Door
 from shoal.mqtt.limits import MICROSECONDS
 from shoal.mqtt.sessions.session import Session
 from shoal.mqtt.sessions.sessions import Sessions
-from shoal.mqtt.sessions.subscriptions import Subscriptions
+from shoal.mqtt.sessions.subscribed.subscriptions import Subscriptions
 from shoal.mqtt.timers import Timers
 
 WISHES_TIMER = "wishes"

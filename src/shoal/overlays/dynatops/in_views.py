@@ -19,7 +19,6 @@ from shoal.broker.strategy import BaseStrategy, BrokerContext, ProtocolError, un
 from shoal.model import Attributes, BrokerId, ClientId
 from shoal.overlays.dynatops.clients import Clients
 from shoal.overlays.dynatops.members.membership import Membership
-from shoal.overlays.dynatops.members.view import Places, View
 from shoal.overlays.dynatops.messages import (
     Arrived,
     Interest,
@@ -34,6 +33,7 @@ from shoal.overlays.dynatops.parameters import ViewParameters
 from shoal.overlays.dynatops.topics.interests import Interests
 from shoal.overlays.dynatops.topics.outbox import Outbox
 from shoal.overlays.dynatops.topics.ways import Ways
+from shoal.overlays.dynatops.view import Places, View
 
 BEGIN: TimerKey = ("begin",)
 

@@ -12,7 +12,7 @@ import msgspec
 from shoal.broker.messages import Carrier, Message
 from shoal.broker.wire import Vocabulary
 from shoal.model import BrokerId, ClientId, Filter
-from shoal.overlays.dynatops.members.view import Age, View
+from shoal.overlays.dynatops.view import Age, View
 
 # --- who is there, over links -----------------------------------------------------------------
 

@@ -26,7 +26,6 @@ from shoal.broker.strategy import BrokerContext, unexpected
 from shoal.model import BrokerId, ClientId
 from shoal.overlays.dynatops.clients import Clients
 from shoal.overlays.dynatops.in_views import InViews
-from shoal.overlays.dynatops.members.view import MakeStructure, Places, View
 from shoal.overlays.dynatops.messages import (
     Between,
     Bound,
@@ -48,6 +47,7 @@ from shoal.overlays.dynatops.topics.keys import key_of, keys_of
 from shoal.overlays.dynatops.topics.outbox import Outbox
 from shoal.overlays.dynatops.topics.routing import Routing
 from shoal.overlays.dynatops.users.placing import Placing
+from shoal.overlays.dynatops.view import MakeStructure, Places, View
 
 
 class Dynatops(InViews):

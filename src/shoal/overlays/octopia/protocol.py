@@ -30,13 +30,13 @@ from shoal.model import Attributes, BrokerId, ClientId
 from shoal.overlays.octopia.clients import Clients
 from shoal.overlays.octopia.known.hosted import Hosted
 from shoal.overlays.octopia.known.tables import Entry, Tables
+from shoal.overlays.octopia.onward import onward
 from shoal.overlays.octopia.parameters import UNORDERED, Dynamic, Parameters
 from shoal.overlays.octopia.places.labels import Product
 from shoal.overlays.octopia.places.news import News
 from shoal.overlays.octopia.places.roster import Place, Places, Roster, Stay, known_places
 from shoal.overlays.octopia.resident import Resident
 from shoal.overlays.octopia.routing import Routing
-from shoal.overlays.octopia.ways.onward import onward
 from shoal.overlays.octopia.ways.outputs import Outputs
 from shoal.overlays.publishers import LocalPublishers
 

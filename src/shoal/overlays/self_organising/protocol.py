@@ -17,7 +17,7 @@ from shoal.broker.onward import Asked, Onward
 from shoal.broker.strategy import BaseStrategy, BrokerContext
 from shoal.model import Attributes, BrokerId, ClientId
 from shoal.overlays.publisher_relocation.grape.protocol import Grape
-from shoal.overlays.self_organising.deciding.decisions import TIMER, Decisions
+from shoal.overlays.self_organising.decisions import TIMER, Decisions
 from shoal.overlays.self_organising.exchanges import LinkExchange
 from shoal.overlays.self_organising.links.cycles import Cycles, Round
 from shoal.overlays.self_organising.links.overlay import Overlay

@@ -23,7 +23,7 @@ from shoal.overlays.tco.star import hub_of
 from shoal.overlays.tco.subscribers import Subscribers, Topic
 
 if TYPE_CHECKING:  # compiled code
-    from shoal.overlays.dynatops.members.view import Age
+    from shoal.overlays.dynatops.view import Age
     from shoal.overlays.tco.construction import Goal, Relinking
 
 MAKE: TimerKey = ("links", "make")

@@ -25,12 +25,12 @@ from shoal.broker.strategy import BrokerContext, ProtocolError, unexpected
 from shoal.model import BrokerId
 from shoal.overlays.dynatops.clients import Clients
 from shoal.overlays.dynatops.in_views import InViews
-from shoal.overlays.dynatops.members.view import Places, View
 from shoal.overlays.dynatops.messages import OfView
 from shoal.overlays.dynatops.topics.arrivals import Arrivals
 from shoal.overlays.dynatops.topics.interests import Interests
 from shoal.overlays.dynatops.topics.keys import keys_of
 from shoal.overlays.dynatops.topics.outbox import Outbox
+from shoal.overlays.dynatops.view import Places, View
 from shoal.overlays.tco.linking import MAKE, STEP, Linking
 from shoal.overlays.tco.messages import Along, LinksSaid, named
 from shoal.overlays.tco.parameters import Parameters

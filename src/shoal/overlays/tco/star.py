@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shoal.model import BrokerId
-from shoal.overlays.dynatops.members.view import View
+from shoal.overlays.dynatops.view import View
 
 
 class Star:

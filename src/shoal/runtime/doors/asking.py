@@ -15,7 +15,7 @@ from itertools import groupby
 from shoal.broker.effects import Requested
 from shoal.broker.messages import Message, Publish, Subscribe, Together, Unsubscribe
 from shoal.model import SubscriptionId
-from shoal.runtime.driving.clock import Clock
+from shoal.runtime.driving.timing.clock import Clock
 
 # What is done in one go before others have their turn.
 TURN_US = 10_000

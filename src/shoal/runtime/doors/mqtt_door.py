@@ -35,13 +35,13 @@ from shoal.runtime.doors.sending_on import SendingOn
 from shoal.runtime.doors.slow_readers import SlowReaders
 from shoal.runtime.doors.sockets.sockets import LateAccess, Socket
 from shoal.runtime.driving.flushing import Phase
-from shoal.runtime.driving.pauses import Alarm
+from shoal.runtime.driving.timing.pauses import Alarm
 from shoal.runtime.driving.weighing import Taker
 from shoal.runtime.node import Node
 from shoal.runtime.storage.journal_files import JournalFiles, Sync
 from shoal.runtime.storage.journal_writer import JournalWriter
-from shoal.runtime.tls import certified_names
-from shoal.runtime.tls_listener import TlsListener, listen
+from shoal.runtime.tls.contexts import certified_names
+from shoal.runtime.tls.listener import TlsListener, listen
 
 _MICROSECONDS = 1_000_000
 # What is delivered before the loop is through with what is ready: who must wait for readers is

@@ -6,8 +6,8 @@ from collections import Counter
 
 from shoal.broker.effects import Deliver, Notify
 from shoal.model import ClientId
-from shoal.runtime.driving.clock import Clock
 from shoal.runtime.driving.surroundings import Client, Trace
+from shoal.runtime.driving.timing.clock import Clock
 from shoal.runtime.driving.watching import Watching
 
 

@@ -6,7 +6,7 @@ import asyncio
 import enum
 from collections.abc import Callable
 
-from shoal.runtime.driving.clock import Clock
+from shoal.runtime.driving.timing.clock import Clock
 from shoal.runtime.driving.weighing import TURN_US
 
 

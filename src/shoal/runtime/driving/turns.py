@@ -9,7 +9,7 @@ from collections.abc import Callable
 from shoal.broker.custody import Custody
 from shoal.broker.effects import Input, Received, Requested, Returned
 from shoal.broker.holding import Holding
-from shoal.runtime.driving.clock import Clock
+from shoal.runtime.driving.timing.clock import Clock
 from shoal.runtime.driving.weighing import TURN_US, Weighing
 
 # An input, who waits for it, and since when (µs) it has.

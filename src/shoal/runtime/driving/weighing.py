@@ -21,7 +21,7 @@ from shoal.broker.machine import Broker
 from shoal.broker.messages import Carrier, Message, Publish, Together
 from shoal.matching.filed.filters import longest_text
 from shoal.model import Attributes, Publication
-from shoal.runtime.driving.clock import Clock
+from shoal.runtime.driving.timing.clock import Clock
 
 # How long a broker handles what has come before others have their turn: it ends with what is being
 # handled then.

@@ -30,7 +30,7 @@ from shoal.clients.courier_messages import COURIERS, ClientNotice, ClientRequest
 from shoal.clients.messages import MigrationAdvertisement
 from shoal.model import BrokerId, ClientId
 from shoal.runtime.driving.flushing import Phase
-from shoal.runtime.driving.pauses import Rounds
+from shoal.runtime.driving.timing.pauses import Rounds
 from shoal.runtime.driving.weighing import TURN_US
 from shoal.runtime.links.dialling import FIRST_PAUSE_S, LONGEST_PAUSE_S
 from shoal.runtime.links.peer_connections import PeerConnection, dial

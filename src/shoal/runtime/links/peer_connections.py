@@ -17,8 +17,8 @@ from typing import Any, Protocol, cast
 from shoal.broker.links.controls import CONTROLS, Hello, Refuse
 from shoal.broker.wire import Codec, WireError, first_frame
 from shoal.runtime.addresses import Address
-from shoal.runtime.tls import TlsContexts, certified_names
-from shoal.runtime.tls_listener import TlsListener, listen
+from shoal.runtime.tls.contexts import TlsContexts, certified_names
+from shoal.runtime.tls.listener import TlsListener, listen
 
 # A hello takes a hundred bytes; what is not one is not read on.
 MAX_HELLO_BYTES = 4_096

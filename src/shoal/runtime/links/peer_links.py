@@ -28,7 +28,7 @@ from shoal.broker.wire import Codec, WireError
 from shoal.model import BrokerId
 from shoal.runtime.addresses import Address
 from shoal.runtime.driving.flushing import Phase
-from shoal.runtime.driving.pauses import Rounds
+from shoal.runtime.driving.timing.pauses import Rounds
 from shoal.runtime.links.dialling import Dialling
 from shoal.runtime.links.directory import Directory
 from shoal.runtime.links.handing_on import HandingOn, Link
@@ -40,7 +40,7 @@ from shoal.runtime.links.table import Links
 from shoal.runtime.node import Node
 from shoal.runtime.storage.overlay_file import Overlay
 from shoal.runtime.storage.spool_files import Spools
-from shoal.runtime.tls_listener import TlsListener
+from shoal.runtime.tls.listener import TlsListener
 
 TICK_S = 1.0
 # Connections that have not said who they are; more are closed as they come.

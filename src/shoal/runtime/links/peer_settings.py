@@ -13,7 +13,7 @@ from shoal.broker.wire import WireError
 from shoal.model import BrokerId
 from shoal.runtime.addresses import Address
 from shoal.runtime.links.peer_connections import PeerConnection
-from shoal.runtime.tls import TlsContexts
+from shoal.runtime.tls.contexts import TlsContexts
 
 
 class PeerSettings(msgspec.Struct, frozen=True, kw_only=True):

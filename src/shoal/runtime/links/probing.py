@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from shoal.broker.links.controls import Hello, Purpose
 from shoal.broker.wire import WireError
 from shoal.model import BrokerId
-from shoal.runtime.driving.clock import Clock
+from shoal.runtime.driving.timing.clock import Clock
 from shoal.runtime.links.peer_connections import PeerConnection, dial
 from shoal.runtime.links.peer_settings import PeerSettings, check_peer
 

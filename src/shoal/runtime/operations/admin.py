@@ -43,7 +43,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from shoal.runtime.addresses import Address
 from shoal.runtime.operations.admin_access import AdminAccess
 from shoal.runtime.operations.metrics import render
-from shoal.runtime.tls import certified_names
+from shoal.runtime.tls.contexts import certified_names
 
 Status = Callable[[], Mapping[str, Any]]
 # What is missing until the broker is ready; nothing when it is.

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from shoal.mqtt.codec.packets import Connect, Subscribe, SubscriptionRequest
-from shoal.mqtt.sessions import presence
+from shoal.mqtt.sessions.subscribed import presence
 from tests.mqtt.connection.test_hostile import Calls
 from tests.mqtt.house import KEPT, Client
 from tests.mqtt.network_house import Network, Site

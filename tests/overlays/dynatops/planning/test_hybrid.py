@@ -8,7 +8,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from shoal.overlays.dynatops.planning.hybrid import with_gateways
+from shoal.overlays.dynatops.planning.advising.hybrid import with_gateways
 from shoal.overlays.dynatops.structures.chord import Chord
 from shoal.overlays.dynatops.structures.gateways import Gateways
 from shoal.overlays.dynatops.structures.structure import route

@@ -21,10 +21,10 @@ from shoal.broker.effects import (
     TimerFired,
 )
 from shoal.broker.messages import Advertise, Message, Subscribe
-from shoal.overlays.self_organising.deciding.decisions import TIMER
 from shoal.overlays.self_organising.deciding.interest import Summary
 from shoal.overlays.self_organising.deciding.neighbourhood import MAX_KNOWN, Hop
 from shoal.overlays.self_organising.deciding.planner import Cycle
+from shoal.overlays.self_organising.decisions import TIMER
 from shoal.overlays.self_organising.exchanges import LinkExchange
 from shoal.overlays.self_organising.messages import Broadcast, Proposal
 from shoal.overlays.self_organising.parameters import Heuristic, Interest, Parameters

@@ -32,7 +32,7 @@ from shoal.mqtt.sessions.delivering.outgoing import Outgoing
 from shoal.mqtt.sessions.had import Had, Heard, Last
 from shoal.mqtt.sessions.session import Farewell, Session
 from shoal.mqtt.sessions.sessions import Sessions
-from shoal.mqtt.sessions.subscriptions import Subscriptions
+from shoal.mqtt.sessions.subscribed.subscriptions import Subscriptions
 from shoal.mqtt.sessions.unsettled import take_over
 from shoal.mqtt.timers import Timers
 

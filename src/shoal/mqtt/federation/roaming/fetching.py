@@ -28,8 +28,8 @@ from shoal.mqtt.federation.roaming.moves import Waiting
 from shoal.mqtt.limits import MICROSECONDS
 from shoal.mqtt.memory.journal import Journal
 from shoal.mqtt.sessions.delivering.outgoing import ClientConnection
-from shoal.mqtt.sessions.rows import SubscriptionState
 from shoal.mqtt.sessions.sessions import ELSEWHERE, Sessions
+from shoal.mqtt.sessions.subscribed.rows import SubscriptionState
 from shoal.mqtt.timers import Timers
 
 # A client does not wait longer for its session than it would for a slow broker.

@@ -12,11 +12,11 @@ from collections.abc import Iterable
 
 from shoal.mqtt.access import Permissions
 from shoal.mqtt.content import FILTER_WORK, work_on
-from shoal.mqtt.sessions.leaving import MOST_AT_ONCE, Nobody
-from shoal.mqtt.sessions.rows import SubscriptionState, subscription_of
 from shoal.mqtt.sessions.session import ClientSubscription
 from shoal.mqtt.sessions.sessions import Sessions
-from shoal.mqtt.sessions.subscriptions import Subscriptions
+from shoal.mqtt.sessions.subscribed.leaving import MOST_AT_ONCE, Nobody
+from shoal.mqtt.sessions.subscribed.rows import SubscriptionState, subscription_of
+from shoal.mqtt.sessions.subscribed.subscriptions import Subscriptions
 
 
 class Filling:

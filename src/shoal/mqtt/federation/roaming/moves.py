@@ -17,10 +17,10 @@ from shoal.mqtt.federation.controls import (
 from shoal.mqtt.federation.roaming.filling import Filling
 from shoal.mqtt.messages import Message
 from shoal.mqtt.sessions.delivering.outgoing import ClientConnection, Outgoing
-from shoal.mqtt.sessions.presence import MOST_AT_ONCE
-from shoal.mqtt.sessions.rows import SubscriptionState
 from shoal.mqtt.sessions.session import ClientSubscription, Session
-from shoal.mqtt.sessions.subscriptions import Subscriptions
+from shoal.mqtt.sessions.subscribed.presence import MOST_AT_ONCE
+from shoal.mqtt.sessions.subscribed.rows import SubscriptionState
+from shoal.mqtt.sessions.subscribed.subscriptions import Subscriptions
 
 SendItem = Callable[[Outgoing, BrokerId, Journey, int], None]
 

@@ -88,7 +88,7 @@ from shoal.mqtt.memory.journal import Journal
 from shoal.mqtt.sessions.delivering.outgoing import ClientConnection
 from shoal.mqtt.sessions.session import Session
 from shoal.mqtt.sessions.sessions import Sessions
-from shoal.mqtt.sessions.subscriptions import Subscriptions
+from shoal.mqtt.sessions.subscribed.subscriptions import Subscriptions
 from shoal.mqtt.timers import Timers
 
 

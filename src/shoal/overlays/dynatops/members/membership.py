@@ -27,7 +27,6 @@ from shoal.broker.effects import Effect, Left, LinkReady, LinkState, Send, SetTi
 from shoal.broker.strategy import BrokerContext, ProtocolError, unexpected
 from shoal.model import BrokerId
 from shoal.overlays.dynatops.members.links import OwnLinks
-from shoal.overlays.dynatops.members.view import Age, Places, View
 from shoal.overlays.dynatops.messages import (
     EndRefused,
     EndWanted,
@@ -39,6 +38,7 @@ from shoal.overlays.dynatops.messages import (
     ViewSaid,
 )
 from shoal.overlays.dynatops.parameters import ViewParameters
+from shoal.overlays.dynatops.view import Age, Places, View
 
 # The manager and who takes its place: everybody is linked to so many.
 MANAGERS = 2

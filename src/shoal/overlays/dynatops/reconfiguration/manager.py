@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from shoal.broker.effects import Effect, Record, SetTimer
 from shoal.model import BrokerId
 from shoal.overlays.dynatops.members.membership import Membership
-from shoal.overlays.dynatops.members.view import Age, View
 from shoal.overlays.dynatops.messages import TopicCount
 from shoal.overlays.dynatops.parameters import Parameters
 from shoal.overlays.dynatops.reconfiguration.counting import Estimate
 from shoal.overlays.dynatops.records import ReconfigurationRecord
+from shoal.overlays.dynatops.view import Age, View
 
 if TYPE_CHECKING:  # compiled code: only who plans needs it
     from shoal.overlays.dynatops.planning.advising.swapping import Rules

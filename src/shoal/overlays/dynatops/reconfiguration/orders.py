@@ -18,8 +18,8 @@ from shoal.broker.effects import Effect
 from shoal.broker.strategy import ProtocolError
 from shoal.model import BrokerId
 from shoal.overlays.dynatops.members.membership import Membership
-from shoal.overlays.dynatops.members.view import View
 from shoal.overlays.dynatops.parameters import Parameters
+from shoal.overlays.dynatops.view import View
 
 
 class Orders:

@@ -6,14 +6,13 @@ import asyncio
 from typing import cast
 
 from shoal.runtime.doors.farewell import Lingering
-from shoal.runtime.doors.mqtt_door import MqttDoor
-from shoal.runtime.doors.sockets.sockets import WRITE_BUFFER_BYTES
+from shoal.runtime.doors.sockets.sockets import WRITE_BUFFER_BYTES, House
 
 
 class MqttSocket(Lingering):
     """One client over TCP or TLS; `listener` is its kind, as network files say."""
 
-    def __init__(self, door: MqttDoor, listener: str = "mqtt") -> None:
+    def __init__(self, door: House, listener: str = "mqtt") -> None:
         super().__init__()
         self._door = door
         self._listener = listener

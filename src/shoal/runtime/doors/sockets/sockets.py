@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
 from shoal.mqtt.access import Access, Admission, Credentials
+from shoal.mqtt.connection.connection import Connection
 
 # How much may wait to be written to a client before its session keeps the rest; a client that
 # reads at all empties this in a moment.
@@ -40,3 +42,17 @@ class Socket(Protocol):
 
     def unwritten(self) -> int:
         """How many bytes are still to be written to the client."""
+
+
+class House(Protocol):
+    """What a network connection tells the door that it leads to (see `mqtt_door`)."""
+
+    def opened(
+        self, socket: Socket, transport: asyncio.BaseTransport, listener: str
+    ) -> Connection: ...
+
+    def received(self, connection: Connection, data: bytes) -> None: ...
+
+    def resumed(self, connection: Connection) -> None: ...
+
+    def lost(self, connection: Connection) -> None: ...

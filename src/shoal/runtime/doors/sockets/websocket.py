@@ -24,8 +24,7 @@ from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
 from shoal.mqtt.connection.connection import Connection
 from shoal.runtime.doors.farewell import Lingering
-from shoal.runtime.doors.mqtt_door import MqttDoor
-from shoal.runtime.doors.sockets.sockets import WRITE_BUFFER_BYTES
+from shoal.runtime.doors.sockets.sockets import WRITE_BUFFER_BYTES, House
 
 SUBPROTOCOL = "mqtt"
 # A handshake is one request; whoever takes longer is not about to become a client.
@@ -64,7 +63,7 @@ class WebSocket(Lingering):
     _piece_bytes = 8_192
 
     def __init__(
-        self, door: MqttDoor, allows: Allows = is_same_host, listener: str = "websocket"
+        self, door: House, allows: Allows = is_same_host, listener: str = "websocket"
     ) -> None:
         super().__init__()
         self._door = door

@@ -25,6 +25,12 @@ import numpy as np
 
 from shoal.model import BrokerId
 from shoal.overlays.dynatops.planning.advising.choosing import Limits
+from shoal.overlays.dynatops.planning.advising.hybrid import (
+    Outlook,
+    clusters,
+    messages,
+    with_gateways,
+)
 from shoal.overlays.dynatops.planning.advising.moving import HANDOVER, Move, join_ways, plan_moves
 from shoal.overlays.dynatops.planning.advising.prices import (
     Prices,
@@ -44,7 +50,6 @@ from shoal.overlays.dynatops.planning.advising.swapping import (
 )
 from shoal.overlays.dynatops.planning.costs import distances, standing
 from shoal.overlays.dynatops.planning.crowd import Crowd, User
-from shoal.overlays.dynatops.planning.hybrid import Outlook, clusters, messages, with_gateways
 from shoal.overlays.dynatops.planning.problem import Amounts, Problem, inverse, trees_of
 from shoal.overlays.dynatops.planning.problem import Mapping as Places
 from shoal.overlays.dynatops.structures.structure import hash_of

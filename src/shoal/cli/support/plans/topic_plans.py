@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from shoal.overlays.dynatops.planning.advising.advice import Advice, BrokerSwap, State
-from shoal.overlays.dynatops.planning.hybrid import Outlook, clusters
+from shoal.overlays.dynatops.planning.advising.hybrid import Outlook, clusters
 
 
 def in_words(advice: Advice) -> Iterator[str]:

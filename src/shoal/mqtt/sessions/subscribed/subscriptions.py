@@ -16,8 +16,8 @@ from shoal.model import Attributes
 from shoal.mqtt.content import TOPIC_ATTRIBUTE, Json, attributes_of, work_on
 from shoal.mqtt.door.network import Door
 from shoal.mqtt.messages import Message
-from shoal.mqtt.sessions.groups import Group
 from shoal.mqtt.sessions.session import ClientSubscription, Session
+from shoal.mqtt.sessions.subscribed.groups import Group
 
 _NO_ATTRIBUTES: Attributes = {}
 # So many nodes and receivers of a topic, or filters that are asked about content, are as much work

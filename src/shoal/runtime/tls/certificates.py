@@ -10,9 +10,8 @@ from typing import Any
 import msgspec
 
 from shoal.model import BrokerId
-from shoal.runtime.endings import endings
 from shoal.runtime.network_file import Network
-from shoal.runtime.tls import (
+from shoal.runtime.tls.contexts import (
     load_admin_context,
     load_client_context,
     load_contexts,
@@ -20,6 +19,7 @@ from shoal.runtime.tls import (
     renew_client_context,
     renew_contexts,
 )
+from shoal.runtime.tls.endings import endings
 
 
 class Certificates:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from functools import partial
 
 from shoal.broker.effects import TimerKey
-from shoal.runtime.driving.clock import Clock
-from shoal.runtime.driving.pauses import Alarm
+from shoal.runtime.driving.timing.clock import Clock
+from shoal.runtime.driving.timing.pauses import Alarm
 
 
 class Timers:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from shoal.mqtt.messages import Message
 from shoal.mqtt.sessions.delivering.outgoing import Outgoing
 from shoal.mqtt.sessions.session import Session
-from shoal.mqtt.sessions.subscriptions import Subscriptions
+from shoal.mqtt.sessions.subscribed.subscriptions import Subscriptions
 from shoal.mqtt.timers import Timers
 
 # What is taken back at once, in work: some 20 ms.

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from shoal.runtime.driving.clock import Clock
+from shoal.runtime.driving.timing.clock import Clock
 
 _MICROSECONDS = 1_000_000
 # A loop that is only busy is not that late.

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from shoal.mqtt.sessions.session import ClientSubscription, Session
-from shoal.mqtt.sessions.subscriptions import Subscriptions
+from shoal.mqtt.sessions.subscribed.subscriptions import Subscriptions
 from shoal.mqtt.timers import Timers
 
 # What is told at once, some 10 ms.

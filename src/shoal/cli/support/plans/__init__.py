@@ -1,0 +1,1 @@
+"""What `shoal plan` reads, and how it says a plan."""

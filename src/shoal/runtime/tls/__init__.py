@@ -1,0 +1,1 @@
+"""TLS of a live broker: certificates, who they say it is, and until when."""
