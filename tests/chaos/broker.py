@@ -1,7 +1,8 @@
 """One broker on a disk that can be made slow or full: `python -m tests.chaos.broker FILE NAME`.
 
 The file `NAME.disk` beside the network file says how the disk is: nothing, seconds that each write
-takes, or "full".  It is asked at each write, so it holds from the next one on.
+takes, or "full".  It is asked at each write, so it holds from the next one on.  `NAME.clock` has
+the seconds that the clock is off; it is read once, as a broker reads its clock once.
 """
 
 from __future__ import annotations
@@ -41,8 +42,17 @@ def spoil_disk(control: Path) -> None:
     os.write, os.fdatasync = spoilt_write, spoilt_sync  # type: ignore[assignment]
 
 
+def spoil_clock(control: Path) -> None:
+    """Have this process take the time for another, as `control` says."""
+    off_s = float(control.read_text(encoding="ascii")) if control.exists() else 0.0
+    now_ns = time.time_ns
+    time.time_ns = lambda: now_ns() + int(off_s * 1e9)
+    time.time = lambda: time.time_ns() / 1e9
+
+
 if __name__ == "__main__":
     network_file, name = sys.argv[1:]
     spoil_disk(Path(network_file).with_name(f"{name}.disk"))
+    spoil_clock(Path(network_file).with_name(f"{name}.clock"))
     sys.argv = ["shoal", "serve", network_file, "--broker", name]
     main()

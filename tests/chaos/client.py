@@ -32,7 +32,8 @@ from tests.chaos.history import (
 from tests.chaos.packets import Packet
 from tests.chaos.schedule import X_LIMIT, PublisherPlan, SubscriberPlan
 
-EXPIRY_S = 600
+# Longer than clocks are off.
+EXPIRY_S = 10_000
 # Publications of a publisher that are not acknowledged.
 WINDOW = 20
 # Between one connection and the next.
@@ -73,7 +74,10 @@ class Client:
         self._visiting = ""
         self._away_until_s = float("-inf")
         self._stalled_until_s = float("-inf")
+        self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
+        # Connections that it has forgotten, and that are open.
+        self._forgotten: list[asyncio.StreamWriter] = []
         self._pong = asyncio.Event()
         self._vain = 0
 
@@ -83,6 +87,15 @@ class Client:
         """Connect there from now on."""
         self.broker = broker
         self._hang_up(says_so)
+
+    def vanish(self, broker: str) -> None:
+        """Connect there from now on; the old connection stays, and nobody reads it."""
+        self.broker = broker
+        if self._writer is not None and self._reader is not None:
+            self._writer.transport.pause_reading()  # type: ignore[attr-defined]
+            self._forgotten.append(self._writer)
+            self._writer = None
+            self._reader.feed_eof()
 
     def leave(self, seconds: float) -> None:
         """Hang up, and come back later."""
@@ -129,6 +142,13 @@ class Client:
 
     async def run(self) -> None:
         """Until cancelled."""
+        try:
+            await self._live()
+        finally:
+            for writer in self._forgotten:
+                writer.transport.abort()
+
+    async def _live(self) -> None:
         while True:
             now_s = self.world.now()
             if now_s < self._away_until_s:
@@ -155,6 +175,7 @@ class Client:
         stream = packets.Stream()
         async with asyncio.timeout(self._patience_s) as patience:
             reader, self._writer = await asyncio.open_connection(host, port)
+            self._reader = reader
             hello = packets.connect(
                 self.name,
                 clean_start=not self.lasts,
@@ -167,7 +188,7 @@ class Client:
             while True:
                 await asyncio.sleep(self._stalled_until_s - self.world.now())
                 data = await reader.read(65_536)
-                if not data:
+                if not data or self._writer is None:
                     raise EOFError("closed")
                 for packet in stream.feed(data):
                     self._receive(packet, broker)
@@ -210,9 +231,9 @@ class Client:
         self.world.record(Left(at_s=self.world.now(), client=self.name, broker=broker, why=why))
 
     def write(self, data: bytes) -> None:
-        assert self._writer is not None
         with suppress(OSError):
-            self._writer.write(data)
+            if self._writer is not None:
+                self._writer.write(data)
 
     # --- what the two kinds of clients do ------------------------------------------------------
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from tests.chaos.history import (
     Asked,
+    Cut,
     Died,
     Done,
     Entered,
@@ -15,6 +16,7 @@ from tests.chaos.history import (
     Got,
     Killed,
     Left,
+    Mended,
     Paused,
     Ready,
     Resumed,
@@ -58,9 +60,9 @@ class Excuses:
       away may lose what was kept, if the broker that kept it was restarted, too".
     - "What was handed to a broker" for a group: "only if that broker and the publisher's die
       together, when the member has it already, can two have it".
-    - "For 5 s a session that has moved waits for a broker that died behind it, or stands still;
-      what that one still has comes when it is back, out of order"; so does what a publisher had
-      published there at QoS 2.
+    - "For 5 s a session that has moved waits for a broker that died behind it, stands still, or is
+      cut off; what that one still has comes when it is back, out of order"; so does what a
+      publisher had published there at QoS 2.
     - "With three clusters or more, publications go round a congested link"; that broker "waits for
       what is missing for 3 s when brokers were killed. What comes later comes out of order".
     - A member of a group whose session ends with its connection takes with it what it was being
@@ -73,6 +75,7 @@ class Excuses:
         self._advertisers = {each.name for each in plan.publishers if each.advertises}
         self._down = _downs(history)
         self._away = _aways(history)
+        self._cuts = _cuts(history)
         # Where each client's session is from when on, or may be: it asked for it there.
         self._places: dict[str, list[_Place]] = defaultdict(list)
         self._done: dict[Key, float] = {}
@@ -131,9 +134,12 @@ class Excuses:
         if sent.qos == 2:
             places = [each.broker for each in self._places[sent.client] if each.at_s <= got.at_s]
             left |= set(places) - set(places[-1:])
-        return self._were_away(left, WAITED_S, sent, got) or (
-            # What goes round a cluster is put in order for so long.
-            self._has_detours and self._were_away(self._away, DOUBT_S, sent, got)
+        if self._were_away(left, WAITED_S, sent, got) or self._were_cut(left, WAITED_S, sent, got):
+            return True
+        # What goes round a cluster is put in order for so long.
+        everybody = self._plan.brokers if self._has_detours else ()
+        return self._were_away(everybody, DOUBT_S, sent, got) or self._were_cut(
+            everybody, DOUBT_S, sent, got
         )
 
     def _were_away(self, brokers: Iterable[str], for_s: float, sent: Sent, got: Got) -> bool:
@@ -143,6 +149,29 @@ class Excuses:
             for broker in brokers
             for away_s, back_s in self._away.get(broker, ())
         )
+
+    def _were_cut(self, brokers: Iterable[str], for_s: float, sent: Sent, got: Got) -> bool:
+        """Whether a cable that may be on the way from one of these was cut for so long."""
+        return any(
+            cut_s + for_s <= mended_s
+            and cut_s <= got.at_s
+            and sent.at_s <= mended_s
+            and any(self._is_on_the_way(cable, broker, got.broker) for broker in brokers)
+            for cable, cut_s, mended_s in self._cuts
+        )
+
+    def _is_on_the_way(self, cable: frozenset[str], broker: str, other: str) -> bool:
+        """In a tree that stays one of its links may be; elsewhere any may."""
+        if self._plan.system not in ("tree", "grape", "pop"):
+            return True
+        known = {frozenset(link) for link in self._plan.links}
+        if cable not in known:
+            return False
+        reached, new = {broker}, {broker}
+        while new:
+            new = {end for link in known - {cable} if link & new for end in link} - reached
+            reached |= new
+        return other not in reached
 
     def _was_down(self, client: str, from_s: float, to_s: float) -> bool:
         """Whether a broker was down, at any time between these, at which the client was."""
@@ -193,3 +222,18 @@ def _aways(history: Sequence[Event]) -> dict[str, list[tuple[float, float]]]:
     for broker, at_s in since.items():
         found[broker].append((at_s, float("inf")))
     return found
+
+
+def _cuts(history: Sequence[Event]) -> list[tuple[frozenset[str], float, float]]:
+    """Which cables were cut, from when to when."""
+    found = []
+    since: dict[frozenset[str], float] = {}
+    for event in history:
+        match event:
+            case Cut(broker=broker, other=other):
+                since.setdefault(frozenset((broker, other)), event.at_s)
+            case Mended(broker=broker, other=other):
+                cable = frozenset((broker, other))
+                if cable in since:
+                    found.append((cable, since.pop(cable), event.at_s))
+    return found + [(cable, at_s, float("inf")) for cable, at_s in since.items()]

@@ -161,6 +161,27 @@ class Disk(Event, frozen=True, kw_only=True):
     is_full: bool = False
 
 
+class Cut(Event, frozen=True, kw_only=True):
+    """Nothing passes the cable between two brokers, at times one way only."""
+
+    broker: str
+    other: str
+
+
+class Mended(Event, frozen=True, kw_only=True):
+    """All passes again."""
+
+    broker: str
+    other: str
+
+
+class Clock(Event, frozen=True, kw_only=True):
+    """A broker's next lives begin with a clock that is so far off."""
+
+    broker: str
+    off_s: float
+
+
 class Calm(Event, frozen=True, kw_only=True):
     """All faults are over, and every broker runs."""
 
@@ -190,8 +211,8 @@ class Logged(Event, frozen=True, kw_only=True):
 
 AnyEvent = (
     Sent | Taken | Done | Refused | GivenUp | Asked | Entered | TurnedAway | Left | Silent | Granted
-    | Got | Killed | Started | Ready | Died | Paused | Resumed | Disk | Calm | Published | Measured
-    | Logged
+    | Got | Killed | Started | Ready | Died | Paused | Resumed | Disk | Cut | Mended | Clock | Calm
+    | Published | Measured | Logged
 )  # fmt: skip
 
 _decode = msgspec.json.Decoder(AnyEvent).decode

@@ -8,20 +8,27 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from itertools import combinations
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from shoal.runtime.free_ports import free_ports
 from shoal.runtime.network_file import dump_network, parse_network
 from shoal.runtime.supervisor import get_json
 from tests.chaos.broker import FULL
+from tests.chaos.cables import HOST, Cables
 from tests.chaos.history import (
+    Clock,
+    Cut,
     Died,
     Disk,
     Event,
     Killed,
     Logged,
     Measured,
+    Mended,
     Paused,
     Ready,
     Resumed,
@@ -94,6 +101,9 @@ class Brokers:
         }
         self.network = parse_network(data)
         self._path.write_text(dump_network(self.network), encoding="utf-8")
+        # Only where they are needed: they take time of a processor.
+        has_cables = any(each.kind in ("cut", "hang", "slow cable") for each in plan.actions)
+        self._cables = Cables(self._peers()) if has_cables else None
         self._processes: dict[str, asyncio.subprocess.Process] = {}
         self._paused: set[str] = set()
         self._stopping: set[str] = set()
@@ -112,6 +122,28 @@ class Brokers:
         """The broker with this MQTT address; KeyError when there is none."""
         return {each.mqtt: each.name for each in self.network.brokers}[address]
 
+    def _peers(self) -> dict[str, int]:
+        found = {each.name: each.address("peers") for each in self.network.brokers}
+        return {name: address.port for name, address in found.items() if address is not None}
+
+    async def lay_cables(self) -> None:
+        """Each broker has a network file of its own, in which the others are behind them."""
+        if self._cables is None:
+            return
+        ways = await self._cables.start()
+        for broker in self.network.brokers:
+            own = [
+                each
+                if each is broker
+                else msgspec.structs.replace(each, peers=f"{HOST}:{ways[broker.name, each.name]}")
+                for each in self.network.brokers
+            ]
+            network = msgspec.structs.replace(self.network, brokers=own)
+            self._file(broker.name).write_text(dump_network(network), encoding="utf-8")
+
+    def _file(self, broker: str) -> Path:
+        return self._path if self._cables is None else self._path.with_name(f"{broker}.toml")
+
     # --- faults -------------------------------------------------------------------------------
 
     async def start(self, broker: str) -> None:
@@ -129,7 +161,7 @@ class Brokers:
     async def _spawn(self, broker: str) -> asyncio.subprocess.Process:
         with (self.folder / f"{broker}.log").open("ab") as log:
             return await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "tests.chaos.broker", str(self._path), broker),
+                *(sys.executable, "-m", "tests.chaos.broker", str(self._file(broker)), broker),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -189,8 +221,33 @@ class Brokers:
         new.replace(control)
         self._record(Disk(at_s=self._now(), broker=broker, delay_s=delay_s, is_full=is_full))
 
+    def set_clock(self, broker: str, off_s: float) -> None:
+        """From its next start on."""
+        (self.folder / f"{broker}.clock").write_text(f"{off_s}", encoding="ascii")
+        self._record(Clock(at_s=self._now(), broker=broker, off_s=off_s))
+
+    def spoil_cable(self, how: str, one: str, other: str, delay_s: float = 0.0) -> None:
+        """It is cut, hangs one way, is slow, or is mended."""
+        assert self._cables is not None
+        match how:
+            case "cut":
+                self._cables.cut(one, other)
+            case "hang":
+                self._cables.hang([(one, other)])
+            case "slow cable":
+                self._cables.slow(one, other, delay_s)
+                return
+            case _:
+                self._cables.mend(one, other)
+                self._record(Mended(at_s=self._now(), broker=one, other=other))
+                return
+        self._record(Cut(at_s=self._now(), broker=one, other=other))
+
     async def heal(self) -> None:
         """Every broker runs, and nothing is in its way."""
+        if self._cables is not None:
+            for one, other in combinations(self._peers(), 2):
+                self.spoil_cable("mend", one, other)
         for broker in self.network.brokers:
             self.resume(broker.name)
             self.set_disk(broker.name)
@@ -276,6 +333,8 @@ class Brokers:
         await asyncio.gather(*(self.stop(name) for name in list(self._processes)))
         for task in list(self._watching):
             task.cancel()
+        if self._cables is not None:
+            self._cables.close()
         for broker in self.network.brokers:
             self._read_log(broker.name)
 

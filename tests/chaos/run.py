@@ -136,6 +136,7 @@ class Run:
         """Everybody is there, and has what it asked for; that is when time begins."""
         try:
             async with asyncio.timeout(START_S):
+                await self._processes.lay_cables()
                 for broker in self.brokers:
                     await self._processes.start(broker)
                 await _until(lambda: not self._processes.unready)
@@ -177,11 +178,17 @@ class Run:
                 self._processes.set_disk(whom, is_full=True)
             case "good disk":
                 self._processes.set_disk(whom)
+            case "cut" | "hang" | "slow cable" | "mend":
+                self._processes.spoil_cable(action.kind, whom, action.where, action.value)
+            case "clock":
+                self._processes.set_clock(whom, action.value)
             case "hog":
                 command = (sys.executable, "-c", HOG, str(action.value))
                 self._hogs.append(subprocess.Popen(command))
             case "move" | "jump":
                 self._clients[whom].go(action.where, says_so=action.kind == "move")
+            case "vanish":
+                self._clients[whom].vanish(action.where)
             case "look in":
                 self._clients[whom].look_in(action.where, action.value)
             case "leave":

@@ -21,6 +21,7 @@ from shoal.overlays.octopia.parameters import Parameters
 from shoal.overlays.octopia.parameters import links as octopia_links
 from shoal.overlays.registry import MODULES
 from shoal.overlays.registry import SYSTEMS as REGISTERED
+from tests.chaos.further import FURTHER, FURTHER_KINDS, Further
 
 # Systems of one's own need links and constants of theirs here and in `network.py`.
 SYSTEMS = tuple(MODULES)
@@ -38,6 +39,7 @@ KNOWN_AGAIN_S = 3.0
 KINDS = (
     "kill", "stop", "start", "pause", "resume", "slow disk", "full disk", "good disk", "hog",
     "move", "jump", "look in", "leave", "stall",
+    *FURTHER_KINDS,
 )  # fmt: skip
 
 
@@ -94,7 +96,8 @@ def read_action(line: str) -> Action:
     at_s, *words = line.split()
     kind = next(kind for kind in KINDS if kind.split() == words[: len(kind.split())])
     rest = words[len(kind.split()) :]
-    value = float(rest.pop()) if rest and rest[-1].replace(".", "").isdecimal() else 0.0
+    is_number = bool(rest) and rest[-1].lstrip("-").replace(".", "").isdecimal()
+    value = float(rest.pop()) if is_number else 0.0
     whom, where = (*rest, "", "")[:2]
     return Action(float(at_s), kind, whom, where, value)
 
@@ -135,14 +138,31 @@ def make_plan(system: str, seed: int, seconds: float = 20.0, faults: Collection[
     # A few runs are crowded, most have one thing after the other.
     pace_s = random.choice((1.0, 2.0, 2.0, 3.5))
     at_s = random.uniform(0.5, 1.5)
-    while at_s < seconds:
+    while kinds and at_s < seconds:
         weights = [FAULTS[kind][0] for kind in kinds]
         FAULTS[random.choices(kinds, weights)[0]][1](maker, at_s)
         at_s += random.uniform(0.2, 2 * pace_s)
+    _further(system, seed, seconds, faults, maker)
     actions = tuple(sorted(maker.harmless()))
     return Plan(
         system, seed, seconds, acknowledge, brokers, links, publishers, subscribers, actions
     )
+
+
+def _further(
+    system: str, seed: int, seconds: float, faults: Collection[str], maker: _Maker
+) -> None:
+    """Most plans have some of these, too; a few have none."""
+    random = Random(f"{system} {seed} further")
+    kinds = [kind for kind in FURTHER if not faults or kind in faults]
+    if not kinds or (not faults and random.random() < 0.2):
+        return
+    further = Further(random, maker.brokers, maker.clients, maker.do)
+    at_s = random.uniform(0.5, 3.0)
+    while at_s < seconds:
+        weights = [FURTHER[kind][0] for kind in kinds]
+        FURTHER[random.choices(kinds, weights)[0]][1](further, at_s)
+        at_s += random.uniform(1.0, 7.0)
 
 
 def clusters_of(brokers: Sequence[str]) -> int:
@@ -227,9 +247,10 @@ class _Maker:
     ) -> None:
         self.actions: list[Action] = []
         self._random = random
-        self._brokers = brokers
+        self.brokers = brokers
         self._publishers = [each.name for each in publishers]
         self._subscribers = [each.name for each in subscribers]
+        self.clients = [*self._publishers, *self._subscribers]
         # Whose disk is full, from when on, and until when all is on it again.
         self._full: list[tuple[str, float, float]] = []
 
@@ -237,7 +258,7 @@ class _Maker:
         self._kill(at_s, self._broker())
 
     def kill_two(self, at_s: float) -> None:
-        one, other = self._random.sample(self._brokers, 2)
+        one, other = self._random.sample(self.brokers, 2)
         self._kill(at_s, one)
         self._kill(at_s + self._random.choice((0.0, 0.05, 0.5)), other)
 
@@ -246,47 +267,47 @@ class _Maker:
 
     def pause(self, at_s: float) -> None:
         broker = self._broker()
-        self._do(at_s, "pause", broker)
-        self._do(at_s + self._random.choice((0.3, 1.0, 3.0, 7.0)), "resume", broker)
+        self.do(at_s, "pause", broker)
+        self.do(at_s + self._random.choice((0.3, 1.0, 3.0, 7.0)), "resume", broker)
 
     def cold_start(self, at_s: float) -> None:
         """All end, some by a signal that lets them drain; they start one after the other."""
         how = self._random.choice(("kill", "kill", "stop"))
-        for broker in self._brokers:
-            self._do(at_s, how, broker)
+        for broker in self.brokers:
+            self.do(at_s, how, broker)
         at_s += self._random.uniform(0.5, 6.0)
-        order = list(self._brokers)
+        order = list(self.brokers)
         self._random.shuffle(order)
         last = self._random.choice((1.0, 3.0, 8.0, LONGEST_AWAY_S - 2.0))
         for place, broker in enumerate(order):
             wait_s = last if place == len(order) - 1 else self._random.uniform(0.0, 2.0)
-            self._do(at_s + wait_s, "start", broker)
+            self.do(at_s + wait_s, "start", broker)
 
     def slow_disk(self, at_s: float) -> None:
         broker = self._broker()
-        self._do(at_s, "slow disk", broker, value=self._random.choice((0.01, 0.05, 0.2)))
-        self._do(at_s + self._random.uniform(1.0, 5.0), "good disk", broker)
+        self.do(at_s, "slow disk", broker, value=self._random.choice((0.01, 0.05, 0.2)))
+        self.do(at_s + self._random.uniform(1.0, 5.0), "good disk", broker)
 
     def full_disk(self, at_s: float) -> None:
         """What comes meanwhile is in memory only, so nobody is killed who has it."""
         broker = self._broker()
         good_s = at_s + self._random.uniform(0.3, 2.0)
-        self._do(at_s, "full disk", broker)
-        self._do(good_s, "good disk", broker)
+        self.do(at_s, "full disk", broker)
+        self.do(good_s, "good disk", broker)
         self._full.append((broker, at_s, good_s + KNOWN_AGAIN_S))
 
     def hog(self, at_s: float) -> None:
         for _ in range(self._random.choice((1, 2, 3))):
-            self._do(at_s, "hog", value=round(self._random.uniform(1.0, 4.0), 2))
+            self.do(at_s, "hog", value=round(self._random.uniform(1.0, 4.0), 2))
 
     def move(self, at_s: float) -> None:
-        self._do(at_s, self._going(), self._client(), self._broker())
+        self.do(at_s, self._going(), self._client(), self._broker())
 
     def move_often(self, at_s: float) -> None:
         """On before the session can have followed."""
         client = self._client()
         for _ in range(self._random.randint(2, 6)):
-            self._do(at_s, self._going(), client, self._broker())
+            self.do(at_s, self._going(), client, self._broker())
             at_s += self._random.choice((0.02, 0.1, 0.5, 1.0))
 
     def move_and_kill(self, at_s: float) -> None:
@@ -294,7 +315,7 @@ class _Maker:
         broker = self._broker()
         clients = self._random.sample(self._subscribers, self._random.randint(1, 4))
         for client in clients:
-            self._do(at_s, self._going(), client, broker)
+            self.do(at_s, self._going(), client, broker)
         whom = self._random.choice((broker, broker, self._broker()))
         self._kill(at_s + self._random.choice((0.0, 0.02, 0.1, 0.3, 1.0)), whom)
 
@@ -306,7 +327,7 @@ class _Maker:
         for _ in range(self._random.randint(1, 2)):
             at_s += self._random.uniform(0.3, 1.0)
             stay_s = self._random.choice((0.1, 0.3, 1.0))
-            self._do(at_s, "look in", client, self._broker(), stay_s)
+            self.do(at_s, "look in", client, self._broker(), stay_s)
             at_s += stay_s
 
     def hang_up(self, at_s: float) -> None:
@@ -314,10 +335,10 @@ class _Maker:
         client = self._client()
         self._kill(at_s, f"@{client}")
         gap_s = self._random.choice((-0.05, -0.01, 0.0, 0.01))
-        self._do(at_s + gap_s, "leave", client, value=self._random.choice((0.5, 2.0, 6.0)))
+        self.do(at_s + gap_s, "leave", client, value=self._random.choice((0.5, 2.0, 6.0)))
 
     def leave(self, at_s: float) -> None:
-        self._do(at_s, "leave", self._client(), value=self._random.choice((0.0, 0.5, 3.0)))
+        self.do(at_s, "leave", self._client(), value=self._random.choice((0.0, 0.5, 3.0)))
 
     def harmless(self) -> list[Action]:
         """What was made, without full disks of brokers that are killed meanwhile, or may start."""
@@ -342,7 +363,7 @@ class _Maker:
 
     def stall(self, at_s: float) -> None:
         """A client reads nothing for a while."""
-        self._do(at_s, "stall", self._client(), value=self._random.choice((0.5, 2.0, 5.0)))
+        self.do(at_s, "stall", self._client(), value=self._random.choice((0.5, 2.0, 5.0)))
 
     # --- parts --------------------------------------------------------------------------------
 
@@ -353,9 +374,9 @@ class _Maker:
 
     def _kill(self, at_s: float, broker: str, away_s: float = 0.0) -> None:
         away_s = away_s or self._random.choice((0.0, 0.3, 1.0, 1.0, 3.0, 8.0))
-        self._do(at_s, "kill", broker, value=away_s)
+        self.do(at_s, "kill", broker, value=away_s)
 
-    def _do(
+    def do(
         self, at_s: float, kind: str, whom: str = "", where: str = "", value: float = 0.0
     ) -> None:
         self.actions.append(Action(round(max(at_s, 0.0), 3), kind, whom, where, value))
@@ -365,10 +386,10 @@ class _Maker:
         return self._random.choice(("move", "move", "jump"))
 
     def _broker(self) -> str:
-        return self._random.choice(self._brokers)
+        return self._random.choice(self.brokers)
 
     def _client(self) -> str:
-        return self._random.choice((*self._publishers, *self._subscribers))
+        return self._random.choice(self.clients)
 
 
 # Each kind of fault: how often, and what makes it.

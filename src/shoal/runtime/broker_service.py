@@ -50,6 +50,7 @@ from shoal.runtime.operations.admin import AdminServer
 from shoal.runtime.operations.admin_access import AdminAccess
 from shoal.runtime.operator import Operator
 from shoal.runtime.questions import Questions
+from shoal.runtime.storage.clock_file import ClockFile
 from shoal.runtime.storage.journal_files import JournalFiles
 from shoal.runtime.storage.overlay_file import Overlay
 from shoal.runtime.storage.spool_files import Spools, SpoolSettings, check_formats, waits_for
@@ -79,9 +80,10 @@ class BrokerService:
         self.listening: dict[str, Address] = {}
         self._started_s = time.monotonic()
         system = SYSTEMS[network.system]
-        clock = Clock()
-        self.trace = _trace_writer(network.trace, name, clock.now_us())
         files = _journal_files(network, name)
+        self._clock_file = None if files is None else ClockFile(files.folder)
+        clock = Clock() if self._clock_file is None else self._clock_file.clock
+        self.trace = _trace_writer(network.trace, name, clock.now_us())
         overlay = self._overlay = Overlay(files.folder if files is not None else None)
         # Whether it comes to the network for the first time.
         self._is_new = join is not None and join_once(
@@ -168,6 +170,8 @@ class BrokerService:
         """Listen everywhere; OSError, naming the listener, where that cannot be."""
         section = self.section
         await self._listen("admin", section.address("admin"))
+        if self._clock_file is not None:
+            self._clock_file.start()
         if self.trace is not None:
             self.trace.start()
         former = self.door.journal.neighbours if self.door.journal is not None else ()
@@ -282,6 +286,8 @@ class BrokerService:
         self.publishers.stop()
         if self.spools is not None:
             await self.spools.stop()
+        if self._clock_file is not None:
+            self._clock_file.stop()
         if self.door.journal is not None:
             await self.door.journal.stop()
         self.node.stop()

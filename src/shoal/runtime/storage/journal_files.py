@@ -9,6 +9,7 @@ whole journal.
 | file | what it is |
 | --- | --- |
 | lock | held by the process that uses the folder; has its number, and that of the last file |
+| clock | until when the broker has lived (see `clock_file`) |
 | reserve | nothing; its room is for the day on which the disk is full |
 | journal-00000001, … | a heading (whose journal), then batches; read in this order |
 

@@ -8,10 +8,14 @@ _NANOSECONDS = 1_000
 
 
 class Clock:
-    """Reads the world's time once, and from then on only how much has passed since."""
+    """Reads the world's time once, and from then on only how much has passed since.
 
-    def __init__(self) -> None:
-        self._offset_ns = time.time_ns() - time.monotonic_ns()
+    `first_us`: what time it is taken to be; without, the machine says.
+    """
+
+    def __init__(self, first_us: int | None = None) -> None:
+        first_ns = time.time_ns() if first_us is None else first_us * _NANOSECONDS
+        self._offset_ns = first_ns - time.monotonic_ns()
 
     def now_us(self) -> int:
         return (time.monotonic_ns() + self._offset_ns) // _NANOSECONDS

@@ -1,0 +1,113 @@
+"""Until when a broker has lived, so that its next life begins later.
+
+A broker numbers what it publishes by its clock, and of two words about one thing the later stays.
+So its clock may not run back from one life to the next, though its machine's may: one without a
+battery begins in the past, one that was wrong is put right.  Each second the time is written to a
+file, over what was there.  What a reboot lost of that is made up for by a greater step.
+
+>>> first_us(wall_us=9_000_000, lived_until_us=5_000_000, is_same_boot=True)  # all is well
+9000000
+>>> first_us(wall_us=1_000_000, lived_until_us=5_000_000, is_same_boot=True)  # it was set back
+7000000
+>>> first_us(wall_us=1_000_000, lived_until_us=5_000_000, is_same_boot=False)
+65000000
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from shoal.runtime.driving.clock import Clock
+
+FILE = "clock"
+# How often the time is written.
+EVERY_S = 1.0
+# A life may have lasted so much longer than its file says; the system writes within half a minute.
+_UNWRITTEN_US = 2_000_000
+_LOST_US = 60_000_000
+_NANOSECONDS = 1_000
+# Of Linux; elsewhere every start may follow a reboot.
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+
+_log = logging.getLogger(__name__)
+
+
+def first_us(wall_us: int, lived_until_us: int, *, is_same_boot: bool) -> int:
+    """When a life begins: when its machine says, unless the one before may have lasted longer."""
+    if wall_us >= lived_until_us + _UNWRITTEN_US:
+        return wall_us
+    return lived_until_us + (_UNWRITTEN_US if is_same_boot else _LOST_US)
+
+
+class ClockFile:
+    """The file of one broker, in a folder that nobody else uses, and the clock that goes by it.
+
+    What cannot be read or written is as if it were not there; the log says so.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / FILE
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_failing = False
+        lived_until_us, boot = self._read()
+        self._boot = _this_boot()
+        wall_us = time.time_ns() // _NANOSECONDS
+        is_same_boot = bool(boot) and boot == self._boot
+        self.clock = Clock(first_us(wall_us, lived_until_us, is_same_boot=is_same_boot))
+        if wall_us < lived_until_us:
+            behind_s = (self.clock.now_us() - wall_us) / 1_000_000
+            extra = {"seconds": round(behind_s, 3)}
+            _log.warning("the machine's clock was set back; this broker's is ahead", extra=extra)
+        self._write()
+
+    def start(self) -> None:
+        """Write each second from now on."""
+        self._timer = asyncio.get_running_loop().call_later(EVERY_S, self._tick)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._write()
+
+    def _tick(self) -> None:
+        self._write()
+        self.start()
+
+    def _read(self) -> tuple[int, str]:
+        """What a former life wrote: until when, and since which start of the machine."""
+        words: list[str] = []
+        with suppress(FileNotFoundError):
+            try:
+                words = self._path.read_text(encoding="ascii").split()
+                return int(words[0]), " ".join(words[1:2])
+            except (ValueError, IndexError):
+                _log.warning("cannot be read, and is not used", extra={"file": str(self._path)})
+        return 0, ""
+
+    def _write(self) -> None:
+        try:
+            # Never shorter than before: whoever is killed meanwhile leaves what can be read.
+            file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                os.pwrite(file, f"{self.clock.now_us()} {self._boot}\n".encode(), 0)
+            finally:
+                os.close(file)
+        except OSError as error:
+            if not self._is_failing:
+                extra = {"file": str(self._path), "problem": str(error)}
+                _log.warning("the time cannot be written", extra=extra)
+            self._is_failing = True
+        else:
+            self._is_failing = False
+
+
+def _this_boot() -> str:
+    with suppress(OSError):
+        return _BOOT.read_text(encoding="ascii").strip()
+    return ""
