@@ -160,3 +160,6 @@ async def test_pages_of_other_hosts_are_refused_unless_they_are_named(
         answer = await found.event()
         assert isinstance(answer, AcceptConnection | RejectConnection)
         assert (101 if isinstance(answer, AcceptConnection) else answer.status_code) == status
+        # With the other refusals, so bounded as they are.
+        refusals = network.doors["B1"].clients.statistics.notices.refusals
+        assert refusals["connect refused", "not authorized"] == (status == 403)

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from shoal.runtime.addresses import Address
-from shoal.runtime.links.peer_connections import PeerConnection, dial
+from shoal.runtime.links.peer_connections import PeerConnection, dial, listen_for_peers
 from tests.runtime.live import on_loop
 
 
@@ -40,3 +40,19 @@ async def test_who_is_stopped_just_when_connected_stops(monkeypatch: pytest.Monk
     dialling = loop.create_task(keep_dialling())
     await asyncio.wait([dialling], timeout=5)
     assert dialling.cancelled()
+
+
+@on_loop
+async def test_strangers_cannot_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.clear()
+    server = await listen_for_peers(Nobody(), Address("127.0.0.1", 0), None)
+    where = server.sockets[0].getsockname()[:2]
+    for _ in range(30):
+        reader, writer = await asyncio.open_connection(*where)
+        writer.write(b"\0\0\0\5hello")
+        await reader.read()  # it is told why, and let go
+        writer.close()
+    server.close()
+    assert (
+        len([row for row in caplog.records if row.getMessage() == "peer connection refused"]) == 1
+    )

@@ -20,6 +20,7 @@ from shoal.broker.messages import Advertise, Message, Publish
 from shoal.model import BrokerId, ClientId
 from shoal.mqtt.access import Admission, Credentials
 from shoal.mqtt.broker_clients import BrokerClients
+from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.connection.connection import Connection
 from shoal.mqtt.connection.effects import Ask, ClientEffect, Close, HalfClose, Write
 from shoal.mqtt.content import Json
@@ -172,6 +173,12 @@ class MqttDoor:
         self.clients.statistics.notices.no_tls(Party("", None, address), listener, why)
         self.node.schedule_flush()
 
+    def refused(self, transport: asyncio.BaseTransport, listener: str, why: str) -> None:
+        """A client may not come by that listener."""
+        who, code = Party("", None, _address(transport)), ReasonCode.NOT_AUTHORIZED
+        self.clients.statistics.notices.refuse("connect refused", code, who, listener, why)
+        self.node.schedule_flush()
+
     def renew(
         self, limits: Limits, access: LateAccess, stays: Callable[[Credentials], bool]
     ) -> None:
@@ -205,11 +212,10 @@ class MqttDoor:
     def opened(self, socket: Socket, transport: asyncio.BaseTransport, listener: str) -> Connection:
         """A client connected, by this kind of listener."""
         names = certified_names(transport.get_extra_info("peercert"))
-        peer = transport.get_extra_info("peername")
         connection = self.clients.open(
             self.node.clock.now_us(),
             certificate=min(names, default=None),
-            address=str(Address(*peer[:2])) if isinstance(peer, tuple) else None,
+            address=_address(transport),
             listener=listener,
         )
         self._sockets[connection] = socket
@@ -451,3 +457,8 @@ class MqttDoor:
         self.carry_out(self.clients.advance(self.node.clock.now_us()))
         self.node.hand_on(self.clients.spreading.is_on)
         self.node.schedule_flush()
+
+
+def _address(transport: asyncio.BaseTransport) -> str | None:
+    peer = transport.get_extra_info("peername")
+    return str(Address(*peer[:2])) if isinstance(peer, tuple) else None

@@ -23,9 +23,6 @@ from shoal.runtime.tls.listener import TlsListener, listen
 # A hello takes a hundred bytes; what is not one is not read on.
 MAX_HELLO_BYTES = 4_096
 HELLO_TIMEOUT_S = 5.0
-# A broker whose TLS does not fit tries again every two seconds; who, and why, is logged so often.
-TOLD_S = 600.0
-MOST_TOLD = 100
 
 _CONTROLS = Codec(CONTROLS)
 _log = logging.getLogger(__name__)
@@ -52,9 +49,12 @@ class Door(Protocol):
 
 
 class PeerConnection(asyncio.Protocol):
-    """One connection; `is_dialled` is True at the end that connected."""
+    """One connection; `is_dialled` is True at the end that connected.
 
-    def __init__(self, door: Door, *, is_dialled: bool) -> None:
+    `lines` is where it is said whom this end refuses: anybody may connect, as often as they like.
+    """
+
+    def __init__(self, door: Door, *, is_dialled: bool, lines: BoundedLines | None = None) -> None:
         self.is_dialled = is_dialled
         self.is_greeted = False
         # Why either end did.
@@ -65,6 +65,7 @@ class PeerConnection(asyncio.Protocol):
         self.has_ended = False
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._door = door
+        self._lines = lines if lines is not None else _bounded_lines()
         self._transport: asyncio.Transport | None = None
         self._timeout: asyncio.TimerHandle | None = None
         self._before = b""
@@ -150,7 +151,7 @@ class PeerConnection(asyncio.Protocol):
         """Say why, and close."""
         if self._transport is None or self._transport.is_closing():
             return
-        _log.warning("peer connection refused", extra={"peer": self.peer, "reason": reason})
+        self._lines.warn(self.peer, reason)
         if not self.refused:
             self.write(_CONTROLS.encode(Refuse(reason[: MAX_HELLO_BYTES // 8], has_ended)))
             self.refused = reason
@@ -169,26 +170,21 @@ class PeerConnection(asyncio.Protocol):
             self._transport.abort()
 
 
+def _bounded_lines() -> BoundedLines:
+    loop = asyncio.get_running_loop()
+    return BoundedLines(_log, "peer connection refused", lambda: int(loop.time() * 1e6))
+
+
 async def listen_for_peers(
     door: Door, address: Address, tls: TlsContexts | None
 ) -> asyncio.Server | TlsListener:
-    """Take connections of other brokers; the log says with whom TLS does not begin, and why."""
-    told: dict[tuple[str, str], float] = {}
-
-    def failed(peer: str, why: str) -> None:
-        who, now_s = (peer.rpartition(":")[0], why), asyncio.get_running_loop().time()
-        if now_s - told.get(who, -TOLD_S) >= TOLD_S:
-            told.pop(who, None)
-            told[who] = now_s
-            _log.warning("peer connection refused", extra={"peer": peer, "reason": why})
-        if len(told) > MOST_TOLD:
-            del told[next(iter(told))]
-
+    """Take connections of other brokers; the log says who is refused, and why, once in a while."""
+    lines = _bounded_lines()
     return await listen(
         address,
-        lambda: PeerConnection(door, is_dialled=False),
+        lambda: PeerConnection(door, is_dialled=False, lines=lines),
         tls.incoming if tls else None,
-        failed,
+        lines.warn,
         "other end",
     )
 

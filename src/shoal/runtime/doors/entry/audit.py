@@ -11,10 +11,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 
 from shoal.mqtt.notices import Notice, Notices
+from shoal.runtime.bounded_lines import BURST, PER_SECOND, Bucket
 from shoal.runtime.doors.entry.password_checks import source_of
 
-# Lines of one kind about one user or address: at once, and each second from then on.
-BURST, PER_SECOND = 10.0, 1.0
 ALL_BURST, ALL_PER_SECOND = 100.0, 20.0
 # Kinds and users that are told apart.
 MOST_BUCKETS = 1_024
@@ -22,25 +21,6 @@ MOST_BUCKETS = 1_024
 MOST_CHARACTERS = 200
 
 _log = logging.getLogger("shoal.audit")
-
-
-class Bucket:
-    """A bound of lines: so many at once, and each second so many more."""
-
-    def __init__(self, burst: float, per_second: float, now_us: int) -> None:
-        self.left_out = 0
-        self._burst, self._per_second = burst, per_second
-        self._left, self._at_us = burst, now_us
-
-    def take(self, now_us: int) -> bool:
-        """Whether there is one for now."""
-        more = (now_us - self._at_us) * self._per_second / 1e6
-        self._left, self._at_us = min(self._burst, self._left + more), now_us
-        if self._left < 1.0:
-            self.left_out += 1
-            return False
-        self._left -= 1.0
-        return True
 
 
 class Audit:

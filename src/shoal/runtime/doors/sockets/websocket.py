@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from typing import cast
 from urllib.parse import urlsplit
@@ -33,8 +32,6 @@ HANDSHAKE_TIMEOUT_S = 10.0
 
 # Whether pages of an origin may connect to this host, as they name both.
 Allows = Callable[[str, str], bool]
-
-_log = logging.getLogger(__name__)
 
 
 def is_same_host(origin: str, host: str) -> bool:
@@ -116,7 +113,8 @@ class WebSocket(Lingering):
         if SUBPROTOCOL not in request.subprotocols:
             self._reject(400)
         elif origin and not self._allows(origin, request.host):
-            _log.warning("refused", extra={"origin": origin, "host": request.host})
+            why = f"pages of {origin} may not connect to {request.host}"
+            self._door.refused(self._transport, self._listener, why)
             self._reject(403)
         else:
             self._send(AcceptConnection(subprotocol=SUBPROTOCOL))
