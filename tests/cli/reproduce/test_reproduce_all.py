@@ -10,7 +10,7 @@ import pytest
 
 from shoal.cli import main as cli
 from shoal.cli.commands import reproduce as command
-from shoal.experiments.studies.registry import STUDIES
+from shoal.experiments.registry import STUDIES
 from shoal.pipeline import session, tasks
 from shoal.pipeline.tasks import Outcome
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from shoal.client import Client
-from shoal.runtime.driving.clock import Clock
+from shoal.runtime.driving.timing.clock import Clock
 from shoal.runtime.storage.clock_file import FILE, ClockFile
 from tests.runtime.live import PATIENCE_S, on_asyncio
 from tests.runtime.one_service import network, running

@@ -17,6 +17,7 @@ from typing import Any, Protocol, cast
 from shoal.broker.links.controls import CONTROLS, Hello, Refuse
 from shoal.broker.wire import Codec, WireError, first_frame
 from shoal.runtime.addresses import Address
+from shoal.runtime.bounded_lines import BoundedLines
 from shoal.runtime.tls.contexts import TlsContexts, certified_names
 from shoal.runtime.tls.listener import TlsListener, listen
 
