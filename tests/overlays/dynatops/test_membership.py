@@ -119,6 +119,20 @@ def test_who_is_told_what_was_lost_and_takes_another_for_the_first_tells_that_on
     assert ("B", LinkLost((0, ""), "B", True)) in sent(effects, LinkLost)
 
 
+def test_who_was_killed_before_it_greeted_is_told_when_it_is_back_that_its_link_broke() -> None:
+    """Nothing passes that link in this view any more, and A makes the next."""
+    machine = Broker("B", (), strategy_factory("dynatops", Parameters(brokers=MEMBERS)))
+    machine.handle(Started(), 1)
+    for at_us, state in enumerate((LinkState.UP, LinkState.FAILED, LinkState.UP), 2):
+        machine.handle(LinkChanged("A", state), at_us)
+    effects = machine.handle(Received("A", Introduction(4, View(0, "", MEMBERS))), 5)
+    assert sent(effects, LinkLost) == [("A", LinkLost((0, ""), "A", True))]
+    stage = Stage("A")
+    stage.say("B", LinkLost((0, ""), "A", True))
+    stage.gathered()
+    assert (stage.view.version, sorted(stage.view.members)) == (1, list(MEMBERS))
+
+
 def test_who_has_started_anew_and_is_back_stays() -> None:
     """So what it is to have is sent again, and not to all but it."""
     stage = Stage("A")

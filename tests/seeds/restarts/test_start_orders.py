@@ -5,6 +5,8 @@ What brokers have over a link that fails may be lost in `tid`.
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from random import Random
 
 import pytest
@@ -32,6 +34,40 @@ def test_in_two_orders(system: str) -> None:
 @pytest.mark.parametrize("system", ["tree", "bluedove", "self_organising", "octopia", "tco"])
 def test_brokers_are_killed_meanwhile(system: str) -> None:
     play(102, system, kills=4)
+
+
+class KilledAtOnce(StartOrders):
+    """The first broker is killed as soon as it has started, before others are there."""
+
+    async def _start_all(self, order: Sequence[str]) -> None:
+        first, second, third = order
+        await self._start(second)
+        await asyncio.sleep(self.random.uniform(0, 2))
+        await self._start(first)
+        await self._kill_after(first, self.random.choice((0.03, 0.1, 0.5)))
+        await self._start(third)
+        await asyncio.sleep(self.random.uniform(1, 14))
+        await self._start(first)
+
+    async def _kill_after(self, name: str, life_s: float) -> None:
+        await asyncio.sleep(self.random.uniform(0, life_s))
+        self.clients.killed(name)
+        await self.network.kill(name)
+        await asyncio.sleep(self.random.uniform(0, 1))
+
+
+@pytest.mark.parametrize(
+    ("system", "seed"),
+    [
+        pytest.param(name, seed, marks=() if (name, seed) == ("tco", 8) else pytest.mark.soak)
+        for name in SYSTEMS
+        for seed in (1, 8, 9, 12)
+    ],
+)
+def test_the_first_is_killed_as_it_starts(system: str, seed: int) -> None:
+    network = KilledAtOnce(seed, system, ORDERS[:1])
+    problems = network.run()
+    assert not problems, (problems[:10], network.happened)
 
 
 @pytest.mark.soak

@@ -265,7 +265,8 @@ class Membership:
         """Say all that whoever is the manager now must know."""
         if self.view is None:
             return
-        for broker in sorted(self._down | self._lost_elsewhere.keys()):
+        # Nothing passes a broken link in this view, also if that member is back, or the manager.
+        for broker in sorted(self._down | self.links.broken | self._lost_elsewhere.keys()):
             was_up = broker in self.links.broken or self._lost_elsewhere.get(broker, False)
             self._tell(LinkLost(self.view.age, broker, was_up), out)
         for broker, life in self._joiners.items():
