@@ -139,6 +139,8 @@ class BrokerService:
             moves_subscribers=system.moves_subscribers(network.system_parameters),
             has_cycles=has_cycles,
         )
+        if has_cycles and self.door.clients.door is not None:
+            self.door.clients.door.waits_for_links = lambda: self.links.is_waiting
         if self.spools is not None:
             self.spools.at_full = self.door.clients.refuse
         # Told that the broker has left its network for good: its process is to end.

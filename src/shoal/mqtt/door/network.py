@@ -118,6 +118,9 @@ class Door:
     def __init__(self, broker_id: BrokerId, started_us: int, json: Json = "auto") -> None:
         self._broker_id = broker_id
         self._json = json
+        # Whether a link of this broker is down, where publications go straight to it: what others
+        # had for it may come over that one only.  In a tree they find clients that have moved.
+        self.waits_for_links: Callable[[], bool] = lambda: False
         self.client: ClientId = f"{RESERVED_CLIENT_IDS}{broker_id}"
         self._requests: list[Requested] = []
         self._batch: list[Publication] = []

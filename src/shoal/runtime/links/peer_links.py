@@ -257,6 +257,12 @@ class PeerLinks:
         """Whether every lasting link that starts or ends here is up."""
         return self._links.are_up
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether one of them is not, and will be waited for."""
+        lost_us = self._node.clock.now_us() - self._settings.limits.give_up_us
+        return not self._links.are_up_but_for(lost_us)
+
     # --- links --------------------------------------------------------------------------------
 
     def _changed(self, link: Link, changes: list[LinkChanged]) -> None:

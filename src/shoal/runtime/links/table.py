@@ -45,8 +45,16 @@ class Links(dict[BrokerId, Link]):
     @property
     def are_up(self) -> bool:
         """Whether every lasting link that starts or ends here is up."""
+        return not self._down
+
+    def are_up_but_for(self, lost_us: int) -> bool:
+        """The same, without those that were lost before a time."""
+        return all(link.lost_us is None or link.lost_us < lost_us for link in self._down)
+
+    @property
+    def _down(self) -> list[Link]:
         links = [link for link in self.values() if link.is_lasting and not link.is_gone]
-        return all(link.session.state in _IN_SESSION for link in links)
+        return [link for link in links if link.session.state not in _IN_SESSION]
 
     def status(self, spools: Spools | None, now_us: int) -> list[dict[str, Any]]:
         """One row per link, for people and metrics."""

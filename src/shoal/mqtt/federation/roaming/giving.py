@@ -13,7 +13,7 @@ wants answered any more costs it nothing.
 | given | Entered on a later journey, asking | Offer; the question waits for what became of it |
 | given, adopted | something for the client | keeps it, and sends an Item |
 | given, adopted | a second over, or all that its client published is settled | Settling |
-| adopted | DEPARTING_US over, all has come here and is settled | Departed → departed |
+| adopted | DEPARTING_US over with all links up, all has come and is settled | Departed → departed |
 | departed | a second over | Departed, again |
 | any | Taken | forgets the session |
 | any | killed and started again | as given; all it has is sent once it is adopted |
@@ -200,7 +200,8 @@ class Giving:
         if move.is_settling:
             self._tell_of_settling(move, now_us)
         may_depart = move.is_adopted and not move.is_departed and now_us >= move.departs_us
-        if may_depart and not move.session.unsettled and move.arrival is None:
+        must_stay = bool(move.session.unsettled) or self._waits_for_links(move, now_us)
+        if may_depart and not must_stay and move.arrival is None:
             move.is_departed = True
             move.is_asking = False
             move.untold = [each for each in move.session.subscriptions.values() if each.shared]
@@ -208,11 +209,18 @@ class Giving:
         if move.is_departed and not move.tell_groups(self._subscriptions):
             self._timers.set((GIVING_TIMER, journey), now_us + 1)
             return
-        # While what the client published here is not settled, only this journal has it: it is kept,
-        # without a word, so that the other does not hold back what it has.
-        if not (may_depart and move.session.unsettled):
+        # While what the client published here is not settled, only this journal has it; and what
+        # waits for a link comes here only.  It is kept, without a word, so that the other does not
+        # hold back what it has.
+        if not (may_depart and must_stay):
             self._ask(move, now_us)
         self._timers.set((GIVING_TIMER, journey), now_us + ASK_US)
+
+    def _waits_for_links(self, move: Move, now_us: int) -> bool:
+        """Whether something may still come that a broker had for the session before it went."""
+        if self._door.waits_for_links():
+            move.linked_us = now_us + DEPARTING_US
+        return now_us < move.linked_us
 
     def _tell_of_settling(self, move: Move, now_us: int) -> None:
         """One word at a time, as in `_ask`; that all is settled is said in any case."""

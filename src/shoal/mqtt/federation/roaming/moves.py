@@ -141,6 +141,8 @@ class Move:
         self.is_adopted = False
         self.is_departed = False
         self.departs_us = 0
+        # Until when something may come over a link that was down.
+        self.linked_us = 0
         # Whether the last question to the target is still under way.
         self.is_asking = False
         # Whether the target waits to hear that what was published here is settled; and whether the
