@@ -53,6 +53,8 @@ class ClockFile:
     def __init__(self, folder: Path) -> None:
         self._path = folder / FILE
         self._timer: asyncio.TimerHandle | None = None
+        # Stays open: clients may have all other files that the process may have.
+        self._file = -1
         self._is_failing = False
         lived_until_us, boot = self._read()
         self._boot = _this_boot()
@@ -74,6 +76,9 @@ class ClockFile:
             self._timer.cancel()
             self._timer = None
         self._write()
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
 
     def _tick(self) -> None:
         self._write()
@@ -92,12 +97,10 @@ class ClockFile:
 
     def _write(self) -> None:
         try:
+            if self._file < 0:
+                self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
             # Never shorter than before: whoever is killed meanwhile leaves what can be read.
-            file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            try:
-                os.pwrite(file, f"{self.clock.now_us()} {self._boot}\n".encode(), 0)
-            finally:
-                os.close(file)
+            os.pwrite(self._file, f"{self.clock.now_us()} {self._boot}\n".encode(), 0)
         except OSError as error:
             if not self._is_failing:
                 extra = {"file": str(self._path), "problem": str(error)}
