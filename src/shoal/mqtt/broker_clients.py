@@ -32,6 +32,7 @@ from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.connection.connection import Connection
 from shoal.mqtt.connection.effects import Ask, ClientEffect, Close, HalfClose, Write
 from shoal.mqtt.connection.house import Guest
+from shoal.mqtt.connection.unfinished import MOST_OF_CLIENTS, MOST_OF_STRANGERS, Unfinished
 from shoal.mqtt.content import Json
 from shoal.mqtt.door.network import Door
 from shoal.mqtt.due import MORE_TIMER, SILENCE_TIMER, Due
@@ -85,6 +86,8 @@ class BrokerClients:
         # Whether the driver wants nothing taken from any client for now, and what waits meanwhile.
         self.is_held = False
         self.held_bytes = 0
+        self.unfinished = Unfinished(MOST_OF_CLIENTS)
+        self.unfinished_strangers = Unfinished(MOST_OF_STRANGERS)
         # What is on its way to all clients.
         self.backlog = Backlog(limits.maximum_all_queued_bytes)
         self.retained = RetainedStore(

@@ -161,6 +161,20 @@ def test_what_is_held_has_a_bound(network: Network, monkeypatch: pytest.MonkeyPa
     assert client.connection.wants_reading
 
 
+def test_when_others_hold_all_that_may_be_who_holds_nothing_is_heard(
+    network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(holding, "MAX_ALL_HELD_BYTES", 1_000)
+    client, other = full(network["B1"]), network["B1"].connect("other")
+    client.send(Publish("a", bytes(1_000)))
+    assert not client.connection.wants_reading
+    assert other.connection.wants_reading
+    other.send(Pingreq())
+    assert other.take()[-1] == Pingresp()
+    released(client)
+    assert client.connection.wants_reading
+
+
 def test_what_a_client_said_before_it_went_counts(network: Network) -> None:
     site = network["B1"]
     client = full(site, will=will("w"))

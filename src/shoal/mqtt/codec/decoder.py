@@ -70,11 +70,10 @@ class Decoder:
     """
 
     __slots__ = (
+        "_begun",
         "_is_server",
         "_maximum_topic_filters",
         "_needed",
-        "_pieces",
-        "_size",
         "failure",
         "maximum_packet_size",
         "version",
@@ -92,22 +91,28 @@ class Decoder:
         self._maximum_topic_filters = maximum_topic_filters
         self.failure: MqttError | None = None
         # The beginning of a packet whose end has not come yet, and how long it will be.
-        self._pieces: list[bytes] = []
-        self._size = 0
+        self._begun = bytearray()
         self._needed = 0
+
+    @property
+    def unfinished(self) -> int:
+        """How many bytes have come of a packet whose end has not."""
+        return len(self._begun)
+
+    def let_go(self) -> None:
+        """Nobody waits for its end any more."""
+        self._begun = bytearray()
 
     def feed(self, data: bytes) -> list[Packet]:
         """The packets that are complete now."""
         packets: list[Packet] = []
         if self.failure is not None:
             return packets
-        if self._pieces:
-            self._pieces.append(data)
-            self._size += len(data)
-            if self._size < self._needed:
+        if self._begun:
+            self._begun += data
+            if len(self._begun) < self._needed:
                 return packets
-            data = b"".join(self._pieces)
-            self._pieces = []
+            data, self._begun = bytes(self._begun), bytearray()
         try:
             self._read_all(data, packets)
         except MqttError as error:
@@ -174,8 +179,7 @@ class Decoder:
 
     def _keep(self, rest: bytes, needed: int) -> None:
         self._check_kind(rest[0])
-        self._pieces = [rest]
-        self._size = len(rest)
+        self._begun = bytearray(rest)
         self._needed = needed
 
     def _read(self, first: int, data: bytes, start: int, body: int, stop: int) -> Packet:

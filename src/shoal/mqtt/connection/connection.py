@@ -76,6 +76,9 @@ class Connection(Standing):
         statistics = self._house.statistics
         statistics.bytes_received += len(data)
         statistics.packets_received += len(packets)
+        unfinished = self._decoder.unfinished
+        if unfinished or self._waits_for_end is not None:
+            self._note_unfinished(unfinished, bool(packets), now_us)
         self._do(Word.PACKETS, packets, now_us, len(data))
         return self._house.take_effects()
 
@@ -141,9 +144,16 @@ class Connection(Standing):
             self._enter(self._entering, admission, now_us)
             self._handle_held(now_us)
 
+    def give_up(self, reason: str, now_us: int) -> None:
+        """Its packet, whose end has not come, has to go."""
+        self.disconnect(ReasonCode.QUOTA_EXCEEDED, reason, now_us)
+        self._waits_for_end = None
+        self._decoder.let_go()
+
     def hang_up(self, now_us: int) -> None:
         """Nothing more is taken."""
         self.state = State.CLOSED
+        self._forget_unfinished()
         self.outlet.touch()
         if self._serving is not None:
             self._house.hung_up(self._serving.session, now_us)
@@ -175,6 +185,7 @@ class Connection(Standing):
         if self.state is State.CLOSED:
             return
         self._held.let_go()
+        self._forget_unfinished()
         self.state = State.CLOSED
         self.outlet.touch()
         self._house.left(self, self.session, now_us, with_will=with_will, is_moving=is_moving)
@@ -228,6 +239,22 @@ class Connection(Standing):
         self._leave(now_us)
 
     # --- what comes in ------------------------------------------------------------------------
+
+    def _note_unfinished(self, size: int, is_new: bool, now_us: int) -> None:
+        """So much of a packet waits for its end; it may be another packet than before."""
+        house = self._house
+        of = house.unfinished if self._serving is not None else house.unfinished_strangers
+        before, self._waits_for_end = self._waits_for_end, of if size else None
+        if before is not None and before is not self._waits_for_end:
+            before.forget(self)
+        if size:
+            of.has(self, size, is_new=is_new, now_us=now_us)
+
+    def _forget_unfinished(self) -> None:
+        if self._waits_for_end is not None:
+            self._waits_for_end.forget(self)
+            self._waits_for_end = None
+        self._decoder.let_go()
 
     def _handle_or_hold(self, packets: list[Packet], now_us: int, size: int) -> None:
         """Handled, or held."""

@@ -44,7 +44,12 @@ class Held:
 
     @property
     def has_room(self) -> bool:
-        """Whether more may be read."""
+        """Whether more may be read.
+
+        When others hold all that may be held, who holds nothing is still heard: it may only ping.
+        """
+        if not self._bytes:
+            return True
         return self._bytes < MAX_HELD_BYTES and self._house.held_bytes < MAX_ALL_HELD_BYTES
 
     def keep(self, packets: Iterable[Packet]) -> None:

@@ -10,6 +10,7 @@ from shoal.mqtt.access import Admission, Credentials
 from shoal.mqtt.codec.packets import Connect
 from shoal.mqtt.connection.connecting import Terms
 from shoal.mqtt.connection.effects import ClientEffect
+from shoal.mqtt.connection.unfinished import Unfinished
 from shoal.mqtt.door.network import Door
 from shoal.mqtt.limits import Limits
 from shoal.mqtt.messages import Message
@@ -46,6 +47,9 @@ class House(Protocol):
     # Whether nothing is to be taken from any client for now, and how many bytes wait meanwhile.
     is_held: bool
     held_bytes: int
+    # Packets whose ends have not come, of clients and of those that are not let in yet.
+    unfinished: Unfinished
+    unfinished_strangers: Unfinished
     # While a message is handed to many, nothing is taken either.
     spreading: Spreading
 

@@ -47,6 +47,9 @@ _PUBACK, _PUBREC, _PUBCOMP = 0x40, 0x50, 0x70
 # Topics of a connection whose permission is remembered; then all are forgotten.
 _REMEMBERED_PERMISSIONS = 1_024
 
+# Bytes of a connection's topics: of those that aliases stand for (0x97), and of those above.
+MOST_ALIASED, _MOST_REMEMBERED = 131_072, 131_072
+
 # A text that so many filters may look through is looked through bit by bit, for so long in a turn,
 # in so many turns at most.
 MANY_FILTERS, PREPARING_US, MOST_TURNS = 500, 10_000, 100
@@ -56,6 +59,7 @@ class Incoming:
     """The publications of one connection."""
 
     __slots__ = (
+        "_aliased",
         "_aliases",
         "_house",
         "_limits",
@@ -63,6 +67,7 @@ class Incoming:
         "_outlet",
         "_owed",
         "_permissions",
+        "_permitted",
         "_receiving",
         "_session",
         "_turns",
@@ -79,8 +84,11 @@ class Incoming:
         self._outlet = outlet
         # QoS 2 publications of this connection that are not released yet; of MQTT 5 only.
         self._receiving: set[int] = set()
+        # The topics that aliases stand for, and how many characters they have together.
         self._aliases: dict[int, str] = {}
+        self._aliased = 0
         self._may_publish: dict[str, bool] = {}
+        self._permitted = 0
         # Oldest first; the oldest is not settled.
         self._owed: deque[Owed] = deque()
         # For how many turns the next publication has been prepared.
@@ -202,6 +210,10 @@ class Incoming:
                 f"topic alias {alias} is above {maximum} [MQTT-3.3.2-9]",
             )
         if packet.topic:
+            self._aliased += len(packet.topic) - len(self._aliases.get(alias, ""))
+            if self._aliased > MOST_ALIASED:
+                reason = f"aliases stand for topics of over {MOST_ALIASED} characters together"
+                raise MqttError(ReasonCode.QUOTA_EXCEEDED, reason)
             self._aliases[alias] = packet.topic
             return packet.topic
         topic = self._aliases.get(alias)
@@ -216,8 +228,11 @@ class Incoming:
             return True
         known = self._may_publish.get(topic)
         if known is None:
-            if len(self._may_publish) >= _REMEMBERED_PERMISSIONS:
+            self._permitted += len(topic)
+            is_much = self._permitted > _MOST_REMEMBERED
+            if is_much or len(self._may_publish) >= _REMEMBERED_PERMISSIONS:
                 self._may_publish.clear()
+                self._permitted = len(topic)
             known = self._may_publish[topic] = self._permissions.may_publish(topic)
         return known
 

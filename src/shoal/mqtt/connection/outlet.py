@@ -42,6 +42,8 @@ from shoal.mqtt.sessions.delivering.outgoing import ClientConnection, Outgoing
 # What is gathered for one client before the driver must have taken it: the rest waits, so that a
 # subscription to a million retained messages is not written in one piece.
 MAX_GATHERED_BYTES = 1_048_576
+# Longer topics are remembered for no client: 64 of them would be 4 MB for each that asks.
+MOST_ALIASED = 4_096
 
 _PUBREL = 0x62
 # The part of a reason that is sent; strings end at 65,535 bytes, and patience before that.
@@ -246,7 +248,7 @@ class Outlet:
         topic, alias = message.topic, self._aliases.get(message.topic)
         if alias is not None:
             topic = ""
-        elif len(self._aliases) < self._alias_maximum:
+        elif len(self._aliases) < self._alias_maximum and len(topic) <= MOST_ALIASED:
             alias = len(self._aliases) + 1
         else:
             return message.halves(self.version, qos, retain, identifiers, now_us)

@@ -15,6 +15,7 @@ from shoal.mqtt.connection.holding import Held
 from shoal.mqtt.connection.house import House
 from shoal.mqtt.connection.serving import Serving
 from shoal.mqtt.connection.states import State
+from shoal.mqtt.connection.unfinished import Unfinished
 from shoal.mqtt.notices import Party
 from shoal.mqtt.sessions.session import Session
 
@@ -29,6 +30,7 @@ class Standing:
         "_house",
         "_is_lost",
         "_serving",
+        "_waits_for_end",
         "credentials",
         "is_held",
         "is_moving",
@@ -64,6 +66,8 @@ class Standing:
         # Whether it waits for clients that read more slowly than it sends (see `patience`).
         self.is_waiting = False
         self._held = Held(house)
+        # Where the bytes of a packet are counted whose end has not come.
+        self._waits_for_end: Unfinished | None = None
         self._is_lost = False
 
     @property
