@@ -9,7 +9,9 @@ STAMP := .venv/.installed
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install test quick check tests docs demo soak bench-simulation bench-selection bench-matching bench-one-by-one bench-like bench-topics bench-covering bench-covering-routing bench-sharp-bits bench-mqtt-codec bench-mqtt-clients bench-spark-matching bench-spark-partitions bench-set-search bench-trials bench-journal bench-live bench-bluedove-order bench-rearranging bench-moving-clients bench-moves bench-whereabouts bench-sizes clean
+# While types are checked on one core, the other compiles the tests.
+MAKEFLAGS += --jobs=2
+.PHONY: help install test quick check compiled tests docs demo soak bench-simulation bench-selection bench-matching bench-one-by-one bench-like bench-topics bench-covering bench-covering-routing bench-sharp-bits bench-mqtt-codec bench-mqtt-clients bench-spark-matching bench-spark-partitions bench-set-search bench-trials bench-journal bench-live bench-bluedove-order bench-rearranging bench-moving-clients bench-moves bench-whereabouts bench-sizes clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-24s %s\n", $$1, $$2}'
@@ -56,9 +58,14 @@ check: install ## style, types and layers only
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# Where no test ran yet, each process would write all assertions anew: that is most of collecting.
+# What is wrong with a test, the tests themselves say.
+compiled: install
+	@$(BIN)/pytest --collect-only -qqq >/dev/null 2>&1 || true
+
 # One of the processes has all that needs Spark (tests/conftest.py); live networks mostly wait, so
 # there are more processes than cores.
-tests: check
+tests: check compiled
 	$(BIN)/pytest -n 4 --max-worker-restart 0
 
 docs: install ## docs/reference/ anew, from the code
