@@ -12,20 +12,21 @@ import pytest
 from tests.seeds.chosen import CHOSEN, chosen
 from tests.seeds.custody.random_growth import RandomGrowth
 
-# 0, 6: who came with a place of its own waited for ever for who it had joined at.  8: what was
-# numbered for a gate that went waited for the sweep, and the sweep for what was to come behind it.
-# 7: what was spread missed a region that the host's cluster had no broker in.  10: links up made a
-# circle, and a broker looked for the way for ever; who had left was dialled for ever.  93: who had
-# started waited for nobody, as its neighbour had left.  253: what came back did not go to those it
-# was for, as their way had changed.  8, 16: what was published before hosts knew who wanted it was
-# settled.
-QUICK = (0, 2, 6, 7, 8, 10, 16, 93, 253)
+# 0: who came with a place of its own waited for ever for who it had joined at.  8: what was
+# numbered for a gate that went waited for the sweep, and the sweep for what was to come behind it;
+# what was published before hosts knew who wanted it was settled.  7: what was spread missed a
+# region that the host's cluster had no broker in.  10: links up made a circle, and a broker looked
+# for the way for ever; who had left was dialled for ever.  93: who had started waited for nobody,
+# as its neighbour had left.  253: what came back did not go to those it was for, as their way had
+# changed.
+QUICK = (0, 7, 8, 10, 93, 253)
 SOAK = range(400)
 
 
-def _play(seeds: Iterable[int]) -> None:
+def _play(seeds: Iterable[int]) -> tuple[int, int, int]:
+    """How many brokers joined, left and died."""
     joined = left = deaths = 0
-    for seed in chosen(seeds):
+    for seed in seeds:
         network = RandomGrowth(seed)
         problems = network.run()
         told = "\n".join([*network.happened, *problems[:20]])
@@ -33,13 +34,14 @@ def _play(seeds: Iterable[int]) -> None:
         assert network.settled > 0
         joined, left = joined + network.joined, left + network.left
         deaths += len(network.deaths)
-    assert min(joined, left, deaths) > 0 or CHOSEN
+    return joined, left, deaths
 
 
-def test_what_is_settled_has_arrived_as_brokers_come_and_go() -> None:
-    _play(QUICK)
+@pytest.mark.parametrize("seed", chosen(QUICK))
+def test_what_is_settled_has_arrived_as_brokers_come_and_go(seed: int) -> None:
+    assert sum(_play([seed])) > 0
 
 
 @pytest.mark.soak
 def test_what_is_settled_has_arrived_as_brokers_come_and_go_in_many() -> None:
-    _play(SOAK)
+    assert min(_play(chosen(SOAK))) > 0 or CHOSEN
