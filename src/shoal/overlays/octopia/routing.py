@@ -103,7 +103,13 @@ class Routing:
             self.kept.is_linked,
             is_silent,
         )
-        self.gate = Gate(parameters, self._enter, self.giving_back.from_gate, self._secondary)
+        self.gate = Gate(
+            parameters,
+            self._enter,
+            self.giving_back.from_gate,
+            self._secondary,
+            self.kept.is_linked,
+        )
 
     # --- publications -------------------------------------------------------------------------
 

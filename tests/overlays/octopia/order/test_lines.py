@@ -93,6 +93,24 @@ def test_and_sooner_when_a_link_was_lost() -> None:
     assert numbers(lines.give_up(100 + DOUBT_US)) == [4]
 
 
+def test_but_no_sooner_where_its_host_is_linked() -> None:
+    """What was lost comes back to it, and from there under the same number."""
+    lines = Lines(ORDER_US, DOUBT_US, lambda host: host == "H")
+    for host in ("H", "I"):
+        lines.begin(host, "P", 0, 0)
+        lines.arrive(host, "P", 2, entry(2), 10)
+    lines.doubt(20)
+    lines.arrive("H", "P", 4, entry(4), 30)
+    assert len(lines.give_up(20 + DOUBT_US)) == 1
+    assert numbers(lines.give_up(ORDER_US + 9)) == []
+    assert numbers(lines.arrive("H", "P", 0, entry(0), ORDER_US)[1]) == [0]
+    assert numbers(lines.arrive("H", "P", 1, entry(1), ORDER_US)[1]) == [1, 2]
+    # One that began elsewhere knows of nothing that would come.
+    lines.begin("H", "Q", None, 0)
+    lines.arrive("H", "Q", 2, entry(2), ORDER_US)
+    assert numbers(lines.give_up(ORDER_US + DOUBT_US)) == [2]
+
+
 def test_what_is_said_does_not_prolong_a_wait() -> None:
     lines = Lines(ORDER_US, DOUBT_US)
     lines.begin("H", "P", 0, 0)

@@ -328,6 +328,30 @@ def test_what_comes_back_from_an_earlier_life_is_not_sent_before_what_is_publish
     assert here.handle("b2", Received("b1", back))
 
 
+def test_what_a_dead_carrier_had_is_waited_for_until_its_host_has_it_back() -> None:
+    """The link to who carried it is given up later than what is missing used to be."""
+    here = stage()
+    here.congest(CROWDED)
+    here.ask("b2", "P", publish(0))
+    carry_all_but(here, ("b2", "b1"))
+    lost = here.links["b2", "b1"].popleft()
+    here.handle("b2", Loads({"b0": LinkLoad(0, 40, 0)}))
+    here.ask("b2", "P", publish(1))
+    here.settle()
+    assert (got(here, "S1"), held(here)) == ([], {"b0": 1})
+    here.handle("b0", LinkChanged("b1", LinkState.FAILED))
+    here.links["b0", "b1"].clear()
+    here.links["b1", "b0"].clear()
+    while here.now_us < 2 * DEFAULTS.doubt_us and ("b0", TIMER) in here.timers:
+        here.fire("b0", TIMER)
+    here.settle()
+    assert (got(here, "S1"), held(here)) == ([], {"b0": 1})
+    here.handle("b2", LinkChanged("b1", LinkState.FAILED))
+    here.handle("b2", Returned("b1", lost))
+    here.settle()
+    assert (got(here, "S1"), held(here)) == ([0, 1], {})
+
+
 def test_who_stands_still_gives_up_no_sooner() -> None:
     """What is missing waited all that time, too: before the broker, or in the way."""
     here = stage()

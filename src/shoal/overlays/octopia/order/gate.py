@@ -24,7 +24,7 @@ class Gate:
 
     `enter` routes a publication in this cluster, as part of the input that is unsettled under its
     key, and says whether it keeps it.  `give_back` sends one to its host, if it is to and there is
-    a way.  `near` are the other brokers of this region.
+    a way.  `near` are the other brokers of this region, `is_linked` says to whom a link is up.
     """
 
     def __init__(
@@ -33,8 +33,9 @@ class Gate:
         enter: Callable[[RoutedPublication, int, int, list[Effect], Key | None], bool],
         give_back: Callable[[Entry, list[Effect]], bool],
         near: Collection[BrokerId],
+        is_linked: Callable[[BrokerId], bool],
     ) -> None:
-        self.lines = Lines(parameters.order_us, parameters.doubt_us)
+        self.lines = Lines(parameters.order_us, parameters.doubt_us, is_linked)
         self._quarter_us = parameters.doubt_us // 4
         self._enter = enter
         self._give_back = give_back
@@ -104,7 +105,7 @@ class Gate:
         self._let_in(rest, now_us, out)
 
     def doubt(self, now_us: int) -> None:
-        """A link of the region is lost: what is missing may never come."""
+        """A link of the region is lost: what is missing may never come, if its host is lost."""
         self.lines.doubt(self._awake_us(now_us))
 
     def waited(self, now_us: int, out: list[Effect]) -> None:

@@ -13,7 +13,8 @@ come.  What comes out of turn is held, unsettled, until what went before has com
 | numbering ends | what the host sends from now on without numbers stands behind the last number |
 | the link to the host is lost | what is held is given up, or back (`gate.py`) |
 | nothing has come for `order_us` | what is missing before those that waited so long is given up |
-| a link of the region is lost | what is missing may be lost with it: `doubt_us` |
+| a link of the region is lost | what is missing may be lost with it: `doubt_us`, unless its host is
+linked: what was on its way comes back to that, which sends it again, under the same number |
 
 So a publication waits for at most `order_us` since the line last went on, and at most `MOST` are
 held.  What has just come waits for what is missing before it as long as any other: on its way round
@@ -22,7 +23,7 @@ that may be behind by a little only.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import chain
 from math import inf
 from typing import NamedTuple
@@ -112,9 +113,15 @@ def _host_number(entry: Entry) -> int:
 class Lines:
     """The lines at one broker."""
 
-    def __init__(self, order_us: int, doubt_us: int) -> None:
+    def __init__(
+        self,
+        order_us: int,
+        doubt_us: int,
+        is_linked: Callable[[BrokerId], bool] = lambda host: False,
+    ) -> None:
         self._order_us = order_us
         self._doubt_us = doubt_us
+        self._is_linked = is_linked
         self._lines: dict[Name, _Line] = {}
         self._held = 0
         self._keys = 0
@@ -193,14 +200,14 @@ class Lines:
             if number < line.expected:
                 return None, [entry]
             line.expected += 1
-            line.due_us = self._due_us(now_us)
+            line.due_us = self._due_us(host, line, now_us)
             return None, [entry, *self._go_on((host, client), line, now_us)]
         return self._hold((host, client), line, number, entry, now_us)
 
     def _hold(
         self, name: Name, line: _Line, number: int | None, entry: Entry, now_us: int
     ) -> tuple[Key, list[Entry]]:
-        due_us = self._due_us(now_us, is_late=line.is_late)
+        due_us = self._due_us(name[0], line, now_us)
         if not line.waits:
             line.due_us = due_us
         self._keys += 1
@@ -232,7 +239,7 @@ class Lines:
                 found += self._take(line, (), inf)
                 del self._lines[name]
         elif found:
-            line.due_us = self._due_us(now_us)
+            line.due_us = self._due_us(name[0], line, now_us)
         return found
 
     def _take(self, line: _Line, numbers: Iterable[int], until: float = -1) -> list[Entry]:
@@ -248,16 +255,22 @@ class Lines:
 
     # --- what does not come -------------------------------------------------------------------
 
-    def _due_us(self, now_us: int, *, is_late: bool = False) -> int:
-        is_doubtful = is_late or now_us < self._doubtful_until_us
+    def _due_us(self, host: BrokerId, line: _Line, now_us: int) -> int:
+        is_doubtful = line.is_late or (
+            now_us < self._doubtful_until_us and not self._is_linked(host)
+        )
         return now_us + (self._doubt_us if is_doubtful else self._order_us)
 
     def doubt(self, now_us: int) -> None:
-        """A link of the region is lost: what is missing may never come."""
+        """A link of the region is lost: what is missing may never come, if its host is not there.
+
+        A host that is has it back when the link that is lost is given up.
+        """
         due_us = now_us + self._doubt_us
         self._doubtful_until_us = due_us
-        for line in self._lines.values():
-            line.hasten(due_us)
+        for (host, _), line in self._lines.items():
+            if not self._is_linked(host):
+                line.hasten(due_us)
 
     def lost(self, host: BrokerId) -> list[Entry]:
         """The link to a host is lost: its lines are forgotten; what was held."""
