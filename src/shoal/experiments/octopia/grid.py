@@ -16,7 +16,18 @@ import msgspec
 
 from shoal.experiments.studies.study import ScaleName
 
-Part = Literal["publishers", "subscribers", "burst", "sources", "output", "clusters", "failures"]
+Part = Literal[
+    "publishers",
+    "subscribers",
+    "uneven",
+    "burst",
+    "sources",
+    "output",
+    "links",
+    "matched",
+    "clusters",
+    "failures",
+]
 # TID, static and dynamic; OctopiA's static routing (SNR); its inter-cluster dynamic routing (IDR)
 # with equation 10 as in the paper; and, ours, without flapping, in order, and spread over trees.
 Way = Literal["tid", "tid-dynamic", "snr", "idr", "steady", "ordered", "spread"]
@@ -27,8 +38,17 @@ RATES = (100_000, 80_000, 60_000)
 CLUSTERS = 5
 PUBLISHERS, SUBSCRIBERS = 100, 2_000
 BURST, BESIDE = 100_000, 2_000
-# A copy takes so long on an output: a burst of 100,000 then needs the paper's 17 minutes.
-OUTPUT_US = 10_000
+# A broker sends its copies one after the other: it has one of the 72 cores of the paper's six
+# machines, and copies are serialised Java objects, while links are 10 Gb/s.  The host of a burst
+# makes five of each notification, so that the paper's 17 minutes for 100,000 are 2 ms for a copy.
+OUTPUT_US = 2_000
+# One way over a link; where links differ at random, up to their greatest.
+LATENCY_US = 200
+# Beside it: each link sends by itself.  Then the same 17 minutes are 10 ms.
+OUTPUT_BY_ITSELF_US = 10_000
+# In the paper 300,000 notifications, each of which 40 subscriptions overlap, are 6 million
+# deliveries: half of those that overlap match.
+MATCHED = 50
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,6 +60,9 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     beside     publications, one a second, of each of the other publishers
     clusters   k
     output_us  how long a copy takes on an output
+    shared     a broker sends one copy at a time; otherwise each of its links does
+    latency_us one way over a link; above 200 at random, from 200 to this
+    matched    which percentage of a publisher's notifications matches a subscription to them
     """
 
     part: Part
@@ -52,6 +75,9 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     beside: int = 0
     clusters: int = CLUSTERS
     output_us: int = OUTPUT_US
+    shared: bool = True
+    matched: int = MATCHED
+    latency_us: int = LATENCY_US
 
     @property
     def name(self) -> str:
@@ -59,9 +85,12 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
         varied = {
             "publishers": self.count,
             "subscribers": self.count,
+            "uneven": self.latency_us,
             "burst": self.rate,
             "sources": self.sources,
             "output": self.output_us,
+            "links": self.output_us,
+            "matched": self.matched,
             "clusters": self.clusters,
             "failures": self.clusters,
         }[self.part]
@@ -70,7 +99,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def cost(self) -> float:
         """About how long it takes, in seconds."""
-        if self.part in ("publishers", "subscribers"):
+        if self.part in ("publishers", "subscribers", "uneven"):
             return self.count / 500
         return (self.burst * self.sources + 100 * self.beside) / 600
 
@@ -85,9 +114,11 @@ class Scale(NamedTuple):
     name: ScaleName
     advertisements: tuple[int, ...]
     subscriptions: tuple[int, ...]
+    latencies_us: tuple[int, ...]
     share: int
     varied: int
     outputs_us: tuple[int, ...]
+    matched: tuple[int, ...]
     sources: tuple[int, ...]
     clusters: tuple[int, ...]
     failures: tuple[int, ...]
@@ -98,9 +129,11 @@ SCALES: Mapping[ScaleName, Scale] = {
         name="small",
         advertisements=(100, 500),
         subscriptions=(500, 2_000),
+        latencies_us=(2_000, 10_000),
         share=100,
         varied=200,
-        outputs_us=(2_000, 5_000, 20_000),
+        outputs_us=(500, 1_000, 4_000),
+        matched=(25, 100),
         sources=(2, 4),
         clusters=(2, 3, 4, 6),
         failures=(2, 3, 5),
@@ -109,9 +142,11 @@ SCALES: Mapping[ScaleName, Scale] = {
         name="paper",
         advertisements=(100, 200, 300, 400, 500),
         subscriptions=(500, 1_000, 2_000, 3_000, 4_000, 5_000),
+        latencies_us=(1_000, 2_000, 5_000, 10_000, 50_000),
         share=1,
         varied=10,
-        outputs_us=(1_000, 2_000, 5_000, 20_000),
+        outputs_us=(200, 500, 1_000, 4_000),
+        matched=(10, 25, 75, 100),
         sources=(2, 3, 4, 5),
         clusters=(2, 3, 4, 6),
         failures=(2, 3, 4, 5, 6),
@@ -132,6 +167,10 @@ def _settings(scale: Scale, seed: int) -> Iterator[Setting]:
     for count in scale.subscriptions:
         for way in ends:
             yield Setting(part="subscribers", way=way, seed=seed, count=count)
+    for latency_us in scale.latencies_us:
+        for way in ends:
+            count = scale.subscriptions[0]
+            yield Setting(part="uneven", way=way, seed=seed, count=count, latency_us=latency_us)
     whole = Setting(
         part="burst", way="snr", seed=seed, burst=BURST // scale.share, beside=BESIDE // scale.share
     )
@@ -147,6 +186,13 @@ def _settings(scale: Scale, seed: int) -> Iterator[Setting]:
     for output_us in scale.outputs_us:
         for way in ("snr", "idr", *OURS):
             yield msgspec.structs.replace(less, part="output", way=way, output_us=output_us)
+    for way in ("tid", "snr", "idr", *OURS):
+        yield msgspec.structs.replace(
+            less, part="links", way=way, shared=False, output_us=OUTPUT_BY_ITSELF_US
+        )
+    for matched in scale.matched:
+        for way in ("tid", "snr", "idr", "ordered"):
+            yield msgspec.structs.replace(less, part="matched", way=way, matched=matched)
     for clusters in scale.clusters:
         for way in ("snr", *OURS):
             yield msgspec.structs.replace(less, part="clusters", way=way, clusters=clusters)

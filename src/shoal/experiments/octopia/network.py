@@ -10,7 +10,7 @@ F-G-H-I with three, two, two and three of these.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import NamedTuple
 
@@ -31,6 +31,8 @@ PARENTS = (0, 1, 2, 0, 0, 0, 1, 1, 2, 2, 3, 3, 3)
 WANTED = 2
 # 2 % of the subscribers want each burst.
 WANT_A_BURST = 40
+# Every publication has one of so many lots, and a subscription wants some of them.
+LOTS = 100
 ROUTING: Mapping[Way, tuple[Dynamic, Congestion]] = {
     "snr": (Dynamic.STATIC, Congestion.PAPER),
     "idr": (Dynamic.FREE, Congestion.PAPER),
@@ -68,11 +70,14 @@ def _building(kind: type[Strategy], parameters: object) -> StrategyFactory:
 
 
 class Clients(NamedTuple):
-    """Where clients stand, and what they want; sources from `PUBLISHERS` on publish bursts."""
+    """Where clients stand, and what they want; sources from `PUBLISHERS` on publish bursts.
+
+    wanted_by  by source: how many want its publications of each lot
+    """
 
     publishers: list[tuple[Advertisement, BrokerId]]
     subscribers: list[tuple[Subscription, BrokerId]]
-    wanted_by: Mapping[int, int]
+    wanted_by: Mapping[int, Sequence[int]]
 
 
 def draw_clients(setting: Setting, product: Product) -> Clients:
@@ -88,14 +93,17 @@ def draw_clients(setting: Setting, product: Product) -> Clients:
         for n, home in enumerate(homes)
     ]
     subscribers: list[tuple[Subscription, BrokerId]] = []
-    wanted_by = dict.fromkeys(range(len(homes)), 0)
+    wanted_by = {source: [0] * LOTS for source in range(len(homes))}
+    lots = Random(f"{setting.seed}/lots")
 
     def subscribe(home: BrokerId, *sources: int) -> None:
         name = f"S{len(subscribers)}"
-        text = f"source IN ({', '.join(map(str, sources))})"
+        first = lots.randrange(LOTS)
+        text = f"source IN ({', '.join(map(str, sources))}){_of_lots(first, setting.matched)}"
         subscribers.append((Subscription(id=name, client=name, filter=parse(text)), home))
         for source in sources:
-            wanted_by[source] += 1
+            for lot in range(first, first + setting.matched):
+                wanted_by[source][lot % LOTS] += 1
 
     if setting.part != "publishers":
         for _ in range(setting.count):
@@ -107,3 +115,16 @@ def draw_clients(setting: Setting, product: Product) -> Clients:
             here = [each for each in elsewhere if product.position(each).cluster == cluster]
             subscribe(random.choice(here), source)
     return Clients(promises, subscribers, wanted_by)
+
+
+def _of_lots(first: int, count: int) -> str:
+    """A condition for so many lots from the first one on, around the end.
+
+    >>> _of_lots(20, 50), _of_lots(60, 50), _of_lots(7, 100)
+    (' AND lot BETWEEN 20 AND 69', ' AND (lot >= 60 OR lot < 10)', '')
+    """
+    if count >= LOTS:
+        return ""
+    if first + count <= LOTS:
+        return f" AND lot BETWEEN {first} AND {first + count - 1}"
+    return f" AND (lot >= {first} OR lot < {first + count - LOTS})"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -13,21 +13,19 @@ import msgspec
 from shoal.broker.messages import Publish
 from shoal.broker.strategy import Strategy
 from shoal.experiments.octopia.data import Rows, read_publishers
-from shoal.experiments.octopia.grid import PUBLISHERS, Scale, Setting, grid
+from shoal.experiments.octopia.grid import LATENCY_US, PUBLISHERS, Scale, Setting, grid
 from shoal.experiments.octopia.measures import SECOND_US, Deliveries, Queues, Tap, Words, tapped
-from shoal.experiments.octopia.network import Clients, draw_clients, factory, overlay
+from shoal.experiments.octopia.network import LOTS, Clients, draw_clients, factory, overlay
 from shoal.experiments.studies.runs import Run, content_digest, run_key
 from shoal.matching import matches
-from shoal.model import BrokerId, ClientId, Publication
+from shoal.model import BrokerId, ClientId, Filter, Publication
 from shoal.overlays.octopia.places.labels import Product
 from shoal.overlays.octopia.protocol import Octopia
 from shoal.overlays.tid.protocol import Tid
-from shoal.simulation.links.underlay import ConstantUnderlay
 from shoal.simulation.service import ServiceCosts
 from shoal.simulation.trace import Published
 from shoal.simulation.world import World
 
-LATENCY_US = 200
 PROCESSING_US, MATCHING_US = 100, 100
 # A word waits for one copy's time on an output.  A subscription is held against every row of the
 # broker's SRT before it goes on: this for each.
@@ -67,7 +65,7 @@ class OctopiaRun(Run[Measured], frozen=True, kw_only=True):
     def measure(self) -> Measured:
         setting = self.setting
         series: list[float] = []
-        if setting.part in ("publishers", "subscribers"):
+        if setting.part in ("publishers", "subscribers", "uneven"):
             figures = _spread(setting)
         else:
             rows = read_publishers(Path(self.file_of_data))
@@ -102,11 +100,25 @@ def study_runs(scale: Scale, files: Mapping[str, Path], root: Path, seed: int) -
     return found
 
 
+class _Underlay:
+    """Links that are alike, or each so long at random, both ways."""
+
+    def __init__(self, most_us: int, seed: int) -> None:
+        self._most_us = most_us
+        self._seed = seed
+
+    def latency_us(self, source_place: str, target_place: str) -> int:
+        if self._most_us == LATENCY_US or source_place == target_place:
+            return LATENCY_US
+        ends = sorted((source_place, target_place))
+        return Random(f"{self._seed}/{ends}").randint(LATENCY_US, self._most_us)
+
+
 def _world(setting: Setting, product: Product, costs: ServiceCosts, tap: Tap) -> World:
     return World(
         product.links,
         factory(setting.way, product, partial(tapped, tap=tap, window_us=WINDOW_US)),
-        ConstantUnderlay(LATENCY_US),
+        _Underlay(setting.latency_us, setting.seed),
         brokers=product.brokers,
         costs=costs,
         seed=setting.seed,
@@ -137,18 +149,19 @@ def _spread(setting: Setting) -> dict[str, float]:
     clients = draw_clients(setting, product)
     is_octopia = setting.way == "ordered"
     searched_us = 0
-    if setting.part == "subscribers":
+    subscribes = setting.part != "publishers"
+    if subscribes:
         brokers = setting.clusters if is_octopia else len(product.brokers)
         searched_us = ROW_US * PUBLISHERS * brokers // len(product.brokers)
     costs = ServiceCosts(processing_us=PROCESSING_US + searched_us, transmission_us=WORD_US)
     world = _world(setting, product, costs, words)
     said = _add_clients(world, clients)
-    if setting.part == "subscribers":
+    if subscribes:
         first = clients.subscribers[0][0].id
         world.run(said[first] - 1)
         words.messages = 0
     world.run(max(said.values()) + 30 * SECOND_US)
-    many = clients.subscribers if setting.part == "subscribers" else clients.publishers
+    many = clients.subscribers if subscribes else clients.publishers
     names = {each.id for each, _ in many}
     delays = words.delays_us({name: said[name] for name in names})
     nodes = [node.machine.strategy for node in world.brokers.values()]
@@ -180,13 +193,17 @@ def _subscriptions_at(strategy: Strategy) -> int:
 class _Source:
     """A publisher that publishes its rows in turn, so many at even times."""
 
-    def __init__(self, number: int, rows: Rows, from_us: int, every_us: float, count: int) -> None:
+    def __init__(
+        self, number: int, rows: Rows, from_us: int, every_us: float, count: int, seed: int
+    ) -> None:
         self.client: ClientId = f"P{number}"
         self._number = number
         self._rows = rows
         self._from_us = from_us
         self._every_us = every_us
         self.count = count
+        random = Random(f"{seed}/{number}/lots")
+        self.lots = [random.randrange(LOTS) for _ in range(count)]
 
     def publications(self) -> Iterator[Publication]:
         for sequence in range(self.count):
@@ -194,7 +211,11 @@ class _Source:
                 publisher=self.client,
                 sequence=sequence,
                 published_us=self._from_us + round(sequence * self._every_us),
-                attributes={"source": self._number, **self._rows[sequence % len(self._rows)]},
+                attributes={
+                    **self._rows[sequence % len(self._rows)],
+                    "source": self._number,
+                    "lot": self.lots[sequence],
+                },
             )
 
 
@@ -207,6 +228,7 @@ def _sources(setting: Setting, rows: list[Rows]) -> list[_Source]:
             START_US + random.randrange(SECOND_US),
             SECOND_US if setting.part != "failures" else SECOND_US / 2,
             setting.beside,
+            setting.seed,
         )
         for number in range(PUBLISHERS)
     ]
@@ -214,7 +236,7 @@ def _sources(setting: Setting, rows: list[Rows]) -> list[_Source]:
         every_us = 60 * SECOND_US / setting.rate
         for number in range(PUBLISHERS, PUBLISHERS + setting.sources):
             its = rows[number % len(rows)]
-            found.append(_Source(number, its, START_US, every_us, setting.burst))
+            found.append(_Source(number, its, START_US, every_us, setting.burst, setting.seed))
     return found
 
 
@@ -238,7 +260,10 @@ class _Feed:
 
 def _costs(setting: Setting) -> ServiceCosts:
     return ServiceCosts(
-        processing_us=PROCESSING_US, matching_us=MATCHING_US, transmission_us=setting.output_us
+        processing_us=PROCESSING_US,
+        matching_us=MATCHING_US,
+        transmission_us=setting.output_us,
+        shared_outputs=setting.shared,
     )
 
 
@@ -258,7 +283,9 @@ def _burst(
     for source in sources:
         _Feed(world, source)
     expected = sum(
-        source.count * clients.wanted_by[number] for number, source in enumerate(sources)
+        clients.wanted_by[number][lot]
+        for number, source in enumerate(sources)
+        for lot in source.lots
     )
     until_us = START_US
     while len(deliveries) < expected and until_us < MOST_S * SECOND_US:
@@ -266,8 +293,8 @@ def _burst(
         world.run(until_us)
     figures, series = deliveries.figures(START_US, consecutive)
     publications = sum(source.count for source in sources)
-    # So long static routing takes for the burst at each output.
-    drained_us = setting.burst * setting.output_us
+    # So long static routing takes to send the burst: at each output, or at all one after the other.
+    drained_us = setting.burst * setting.output_us * (setting.clusters if setting.shared else 1)
     figures |= {
         "missing": float(expected - len(deliveries)),
         "copies": queues.copies / publications,
@@ -304,22 +331,35 @@ def _fail(setting: Setting, rows: list[Rows]) -> dict[str, float]:
             _Feed(world, source)
     world.run(START_US + (setting.beside + 60) * SECOND_US)
     got = {(row.client, row.publication.key) for row in world.trace.deliveries}
-    wanting: dict[int, list[ClientId]] = {}
-    for subscription, home in clients.subscribers:
-        if home not in dead:
-            for number in range(PUBLISHERS):
-                if matches(subscription.filter, {"source": number}):
-                    wanting.setdefault(number, []).append(subscription.client)
+    wanting = _wanting(clients, dead, setting.matched)
     lost, expected, latest_us = 0, 0, 0
     for number, source in enumerate(sources):
         if homes[number] in dead:
             continue
         for publication in source.publications():
             since_us = publication.published_us - START_US - DEATH_US
-            for client in wanting.get(number, ()):
+            for client, filter in wanting[number]:
+                if not matches(filter, publication.attributes):
+                    continue
                 is_late = since_us > REPAIRED_US
                 expected += is_late
                 if (client, publication.key) not in got:
                     lost += is_late
                     latest_us = max(latest_us, since_us)
     return {"expected": expected, "lost": lost, "repaired_s": latest_us / SECOND_US}
+
+
+def _wanting(
+    clients: Clients, dead: Container[BrokerId], matched: int
+) -> dict[int, list[tuple[ClientId, Filter]]]:
+    """By publisher: who wants some of its publications, and is not at a dead broker."""
+    lots = range(0, LOTS, matched)  # one of these is among any `matched` in a row
+    living = [subscription for subscription, home in clients.subscribers if home not in dead]
+    return {
+        number: [
+            (each.client, each.filter)
+            for each in living
+            if any(matches(each.filter, {"source": number, "lot": lot}) for lot in lots)
+        ]
+        for number in range(PUBLISHERS)
+    }
