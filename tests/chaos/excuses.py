@@ -27,7 +27,7 @@ from tests.chaos.schedule import Plan, SubscriberPlan, clusters_of
 # A session that has moved waits 5 s for a broker behind it, which links to others, and then has a
 # word for it each second.
 WAITED_S = 3.5
-# OctopiA's: who is away for so long is not waited for by who puts in order.
+# OctopiA's: who is away for so long may not be waited for by who puts in order.
 DOUBT_S = 3.0
 # Before a client goes, and after.
 BEING_SENT_S = 3.0
@@ -63,8 +63,9 @@ class Excuses:
     - "For 5 s a session that has moved waits for a broker that died behind it, stands still, or is
       cut off; what that one still has comes when it is back, out of order"; so does what a
       publisher had published there at QoS 2.
-    - "With three clusters or more, publications go round a congested link"; that broker "waits for
-      what is missing for 3 s when brokers were killed. What comes later comes out of order".
+    - "With three clusters or more, publications go round a congested link". If the broker "by which
+      a cluster is entered is killed, the one that takes its place" waits for what is missing "for
+      3 s. What comes later comes out of order".
     - A member of a group whose session ends with its connection takes with it what it was being
       sent (MQTT 5, 4.8.2); for half a second the others do not know that it has gone.
     """
