@@ -1,7 +1,8 @@
 """shoal: a publish/subscribe broker network that filters on content and rearranges itself.
 
-`shoal.Client` is the client of a live network (`shoal.client.Client`, imported when it is asked
-for: nothing else here needs a network).
+`shoal.Client` is the client of a live network, and what else `shoal.client` has is here, too
+(`ClientError`, `Keep`, `Message`, `Subscription`, `Tls`, `Will`): imported when it is asked for, as
+nothing else here needs a network.
 """
 
 from __future__ import annotations
@@ -9,8 +10,10 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+_OF_CLIENTS = ("Client", "ClientError", "Keep", "Message", "Subscription", "Tls", "Will")
+
 
 def __getattr__(name: str) -> Any:
-    if name != "Client":
+    if name not in _OF_CLIENTS:
         raise AttributeError(f"module 'shoal' has no attribute {name!r}")
-    return importlib.import_module("shoal.client").Client
+    return getattr(importlib.import_module("shoal.client"), name)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import shoal
-from shoal.client import Client, ClientError, Subscription
+from shoal.client import Client, ClientError, Subscription, Will
 from shoal.client.attributes import plain_text
 from shoal.client.client import MAX_REDIRECTIONS, MAX_UNREAD
 from shoal.language import FilterSyntaxError, read_plain_value
@@ -207,8 +207,110 @@ async def test_what_is_refused_is_said() -> None:
                 await client.publish("a", attributes={"x": float("inf")})
             with pytest.raises(ValueError, match="attribute name ''"):
                 await client.publish("a", attributes={"": 1})
+            with pytest.raises(ValueError, match="'\\$topic': names that begin with \\$"):
+                await client.publish("a", attributes={"$topic": "b"})
+            with pytest.raises(ValueError, match="qos is 0, 1 or 2, not 3"):
+                await client.publish("a", qos=3)
+            with pytest.raises(ValueError, match="qos is 0, 1 or 2, not 5"):
+                client.subscribe("a", qos=5)
         with pytest.raises(ClientError, match="the client is closed"):
             await client.publish("a")
+
+
+@on_loop
+async def test_who_is_not_connected_is_told_so() -> None:
+    """Nobody waits for an answer that cannot come."""
+    async with mqtt() as network:
+        client = at(network, "B1")
+        with pytest.raises(ClientError, match="use it in `async with client:`"):
+            await client.publish("a")
+        with pytest.raises(ClientError, match="use it in `async with client:`"):
+            client.subscribe("a")
+        async with client:
+            subscription = client.subscribe("a")
+        for _ in range(2):
+            with pytest.raises(ClientError, match="the client is closed"):
+                client.subscribe("a")
+        with pytest.raises(ClientError, match="the client is closed"):
+            await subscription.get()
+
+
+@on_loop
+@pytest.mark.parametrize("qos", [0, 1, 2])
+async def test_what_is_too_large_for_the_broker_is_refused_and_nothing_else(qos: int) -> None:
+    """The broker would hang up, and be sent it again as often as it is there."""
+    async with mqtt() as network, at(network, "B1") as client, client.subscribe("a") as found:
+        size = network.doors["B1"].clients.limits.maximum_packet_size
+        before = client.publish("a", b"before")
+        too_large = client.publish("a", b"x" * size, qos=qos)
+        await before
+        with pytest.raises(ClientError, match=f"packet too large: .* takes {size:,} at most"):
+            await too_large
+        await client.publish("a", b"after", qos=1)
+        assert await payloads(found, 2) == [b"before", b"after"]
+        assert client.connections == 1
+
+
+@on_loop
+async def test_what_cannot_be_written_keeps_nothing_up() -> None:
+    async with mqtt() as network, at(network, "B1") as client, client.subscribe("a") as found:
+        with pytest.raises(ValueError, match="70000 bytes; MQTT strings"):
+            await client.publish("a", attributes={"x": "y" * 70_000})
+        with pytest.raises(ValueError, match=r"U\+0000"):
+            await client.publish("a", content_type="\0", qos=2)
+        with pytest.raises(ValueError, match="MQTT strings"):
+            client.subscribe("a", "x = '" + "é" * 40_000 + "'")
+        client._socket.close()  # type: ignore[union-attr]
+        await client.publish("a", b"x", qos=1)
+        assert await payloads(found, 1) == [b"x"]
+
+
+@on_loop
+async def test_two_of_one_name_do_not_take_it_from_each_other_all_the_time(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with (
+        mqtt() as network,
+        at(network, "B1", "same") as one,
+        at(network, "B1", "same") as two,
+    ):
+        async with asyncio.timeout(PATIENCE_S):
+            while one.connections + two.connections < 6:
+                await asyncio.sleep(0.01)
+        loop = asyncio.get_running_loop()
+        begun_s, begun = loop.time(), one.connections + two.connections
+        await asyncio.sleep(1)
+        # Each pause is twice the one before: of six there were none below 0.3 s any more.
+        assert one.connections + two.connections - begun <= 2 * (loop.time() - begun_s) / 0.3
+    assert "another client connects as 'same'; a name is for one client" in caplog.text
+
+
+@on_loop
+async def test_a_will_is_published_for_who_is_gone_without_a_goodbye() -> None:
+    async with mqtt() as network, at(network, "B2") as reader, reader.subscribe("gone/#") as gone:
+        address = str(network.addresses["B1"])
+        async with Client(address, "polite", will=Will(topic="gone/polite")):
+            pass
+        client = Client(address, "killed", will=Will(topic="gone/killed", payload=b"!", qos=2))
+        async with client:
+            assert client._running is not None
+            client._running.cancel()
+            assert client._socket is not None
+            client._socket.close()
+            async with asyncio.timeout(PATIENCE_S):
+                message = await gone.get()
+            assert (message.topic, message.payload) == ("gone/killed", b"!")
+
+
+def test_wills_and_terms_that_cannot_be() -> None:
+    with pytest.raises(ValueError, match="nothing can be published to it"):
+        Client("127.0.0.1", will=Will(topic="a/#"))
+    with pytest.raises(ValueError, match="70000 bytes"):
+        Client("127.0.0.1", will=Will(topic="a", payload=b"x" * 70_000))
+    with pytest.raises(ValueError, match=r"MQTT 3\.1\.1 has none"):
+        Client("127.0.0.1", version="3.1.1", will=Will(topic="a", delay_s=5))
+    with pytest.raises(ValueError, match=r"U\+0000"):
+        Client("127.0.0.1", "a\0")
 
 
 @on_loop
@@ -315,5 +417,7 @@ def test_values_are_read_as_they_were(value: bool | int | float | str) -> None:
 
 def test_the_package_has_the_client() -> None:
     assert shoal.Client is Client
+    assert (shoal.ClientError, shoal.Will) == (ClientError, Will)
+    assert all(hasattr(shoal, name) for name in shoal.client.__all__)
     with pytest.raises(AttributeError, match="no attribute 'Server'"):
         _ = shoal.Server

@@ -20,10 +20,10 @@ from random import Random
 from typing import Any
 
 from shoal.client.answers import Answers, fail
-from shoal.client.attributes import plain_text
 from shoal.client.connection import ClientSocket
 from shoal.client.dialling import CONNECT_TIMEOUT_S, Dialler, MismatchError, unresolved
-from shoal.client.endpoint import Endpoint, Tls, read_endpoint
+from shoal.client.endpoint import Tls, read_endpoint, sent_to
+from shoal.client.publishing import check_qos, make_publish
 from shoal.client.session import (
     Arrived,
     ClientSession,
@@ -34,16 +34,15 @@ from shoal.client.session import (
     RefusedError,
     SessionError,
     State,
+    TakenOverError,
 )
 from shoal.client.subscription import Message, Subscription
-from shoal.client.terms import VERSIONS, ClientError, Keep, Version, make_connect
+from shoal.client.terms import VERSIONS, ClientError, Keep, Version, Will, make_connect
 from shoal.language import parse
-from shoal.matching.topics.filters import check_topic
-from shoal.model import Value, check_attributes
+from shoal.model import Value
 from shoal.mqtt.codec.packet_readers import check_topic_filter
 from shoal.mqtt.codec.packet_types import MQTT_3_1_1, MQTT_5
 from shoal.mqtt.codec.packets import Publish, SubscriptionRequest
-from shoal.mqtt.codec.properties import Properties
 
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 5.0
@@ -71,6 +70,7 @@ class Client:
     follow        go where the publisher goes; else its first broker passes everything on.  Over
                   TLS and WebSocket it goes to listeners of the same kind, with the same `tls`
     keep          its session outlives it; without, the broker forgets it when the client ends
+    will          what its broker publishes when the client is gone without a goodbye
     """
 
     def __init__(
@@ -86,6 +86,7 @@ class Client:
         version: Version = "5",
         keep_alive_s: int = 30,
         keep: Keep | None = None,
+        will: Will | None = None,
     ) -> None:
         endpoint = read_endpoint(address)
         self.client_id = client_id
@@ -101,6 +102,7 @@ class Client:
             follows=follow,
             keep_alive_s=keep_alive_s,
             keep=keep,
+            will=will,
         )
         self._keep = keep
         # Connections that there were, and how often the broker knew nothing of the session then.
@@ -173,6 +175,7 @@ class Client:
         while not self._ended.done():
             socket = await self._connect()
             if socket is not None:
+                is_taken_over = False
                 try:
                     await socket.ended
                 except RefusedError as error:
@@ -180,7 +183,11 @@ class Client:
                     return
                 except (SessionError, OSError) as error:
                     self._problem = str(error)
-                if socket.was_up:
+                    is_taken_over = isinstance(error, TakenOverError)
+                if is_taken_over:
+                    # Two of one name would take it from each other without a pause.
+                    _log.warning("%s: %s; a name is for one client", self.address, self._problem)
+                elif socket.was_up:
                     pause_s = FIRST_PAUSE_S
                 elif not self._has_been_up and socket.elsewhere is None:
                     await self._check(socket)
@@ -245,28 +252,27 @@ class Client:
         retain: bool = False,
         attributes: Mapping[str, Value] | None = None,
         content_type: str | None = None,
+        expiry_s: int | None = None,
     ) -> None:
         """Publish; returns when the broker has it (at QoS 0, when it is written).
 
-        `attributes` are what content filters see, besides the fields of a JSON payload.
-        ClientError when the broker refuses it, ValueError for a topic or attributes that cannot
-        be, TypeError for a payload that is not bytes.
+        `attributes` are what content filters see, besides the fields of a JSON payload; after
+        `expiry_s` seconds nobody gets it any more.  While no broker is there it waits, but at
+        QoS 0: then it is dropped.
+        ClientError when the broker refuses it, ValueError for a topic, attributes or terms that
+        cannot be, TypeError for a payload that is not bytes.
         """
-        check_topic(topic)
-        if not isinstance(payload, bytes):
-            kind = type(payload).__name__
-            hint = "; text.encode() makes them of a text" if isinstance(payload, str) else ""
-            raise TypeError(f"the payload is bytes, not {kind}{hint}")
-        check_attributes(attributes or {})
-        if attributes and self._session.version == MQTT_3_1_1:
-            raise ValueError("MQTT 3.1.1 has no attributes; publish them as JSON, or use 5")
-        properties = Properties(
+        packet = make_publish(
+            topic,
+            payload,
+            qos,
+            retain,
+            version=self._session.version,
+            attributes=attributes,
             content_type=content_type,
-            user_properties=tuple(
-                (name, plain_text(value)) for name, value in (attributes or {}).items()
-            ),
+            expiry_s=expiry_s,
         )
-        answer = await self.hand_in(Publish(topic, payload, qos, retain, properties=properties))
+        answer = await self.hand_in(packet)
         if answer is not None:
             await answer
 
@@ -275,10 +281,19 @@ class Client:
 
         Waits while more is on its way than can be written.
         """
-        await self._writable()
+        self._check_open()
+        if self._socket is not None:
+            await self._socket.writable.wait()
         number = self._session.publish(packet)
+        return None if number is None else self._asked(number)
+
+    def _asked(self, number: int) -> asyncio.Future[None]:
+        """What says that a request is through."""
         self.flush()
-        return None if number is None else self._answers.to(number)
+        answer = self._answers.to(number)
+        for done in self._session.take_too_large():
+            self._answers.came(*done)
+        return answer
 
     @property
     def is_connected(self) -> bool:
@@ -311,16 +326,17 @@ class Client:
         `identifier` is what the broker calls it, the same for every client that goes on with a
         session.
         """
+        self._check_open()
         check_topic_filter(topic_filter)
+        check_qos(qos)
         if where is not None:
             parse(where)
             if self._session.version == MQTT_3_1_1:
                 raise ValueError("MQTT 3.1.1 has no filters on content; use 5")
         request = SubscriptionRequest(topic_filter, qos, no_local, retain_as_published)
         number = self._session.subscribe(request, where, identifier)
-        subscription = Subscription(self, number, self._answers.to(number))
+        subscription = Subscription(self, number, self._asked(number))
         self._subscriptions[number] = subscription
-        self.flush()
         return subscription
 
     async def unsubscribe(self, subscription: Subscription) -> None:
@@ -343,10 +359,8 @@ class Client:
 
     async def next_message(self, subscription: Subscription) -> Message:
         """The next message of a subscription."""
-        assert self._ended is not None
         while not subscription.messages:
-            if self._ended.done():
-                self._ended.result()
+            self._check_open()
             if subscription.is_closed:
                 raise ClientError("the subscription was taken back")
             subscription.changed.clear()
@@ -357,11 +371,12 @@ class Client:
             self._socket.hold_reading(False)
         return message
 
-    async def _writable(self) -> None:
-        if self._ended is not None and self._ended.done():
+    def _check_open(self) -> None:
+        """ClientError unless somebody connects it, or has."""
+        if self._ended is None:
+            raise ClientError("the client is not connected: use it in `async with client:`")
+        if self._ended.done():
             self._ended.result()
-        if self._socket is not None:
-            await self._socket.writable.wait()
 
     # --- the connection's side ----------------------------------------------------------------
 
@@ -403,7 +418,7 @@ class Client:
             case Done(number, code, reason):
                 self._answers.came(number, code, reason)
             case Elsewhere(server):
-                socket.elsewhere = _named(server, self._first)
+                socket.elsewhere = sent_to(server, self._first)
                 socket.close()
 
     def _deliver(self, packet: Publish, numbers: tuple[int, ...], socket: ClientSocket) -> None:
@@ -429,18 +444,6 @@ class Client:
             self.acknowledge(message)  # a subscription of a client before this one
         if self._unread > MAX_UNREAD:
             socket.hold_reading(True)
-
-
-def _named(server: str, came_to: Endpoint) -> str:
-    """Where a broker sends a client: a listener as that which it came to, at another host:port."""
-    try:
-        named = read_endpoint(server)
-    except ValueError:
-        return ""
-    is_said = "://" in server
-    if is_said and named.scheme != came_to.scheme:
-        return ""
-    return str(named._replace(scheme=came_to.scheme))
 
 
 async def _first(*futures: asyncio.Future[Any]) -> None:

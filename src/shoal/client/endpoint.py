@@ -60,6 +60,20 @@ def read_endpoint(text: str) -> Endpoint:
     return Endpoint(scheme, found[2] or found[3], int(found[4] or _PORTS[scheme]))
 
 
+def sent_to(server: str, came_to: Endpoint) -> str:
+    """Where a broker sends a client: a listener as that which it came to, at another host:port.
+
+    "" if it names none such.
+    """
+    try:
+        named = read_endpoint(server)
+    except ValueError:
+        return ""
+    if "://" in server and named.scheme != came_to.scheme:
+        return ""
+    return str(named._replace(scheme=came_to.scheme))
+
+
 class Tls(msgspec.Struct, frozen=True, kw_only=True):
     """How a client and its broker prove who they are; files in PEM.
 

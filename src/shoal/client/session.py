@@ -72,6 +72,10 @@ class RefusedError(SessionError):
     """The broker does not want this connection; trying again does not help."""
 
 
+class TakenOverError(SessionError):
+    """Another client has connected under this one's name."""
+
+
 class Connected(NamedTuple):
     """The broker has taken the client in."""
 
@@ -132,7 +136,11 @@ class ClientSession:
         is_held: bool = False,
         maximum_packet_size: int = MAX_PACKET_BYTES,
     ) -> None:
-        """`is_held`: what arrives at QoS 1 is acknowledged by `acknowledge`, else at once."""
+        """`is_held`: what arrives at QoS 1 is acknowledged by `acknowledge`, else at once.
+
+        ValueError for a CONNECT that cannot be written.
+        """
+        encode(connect, connect.version)
         self.state = State.DOWN
         self.version = connect.version
         self._connect = connect
@@ -144,6 +152,9 @@ class ClientSession:
         self._numbers = 0
         self._last_id = 0
         self._window = 0
+        # The largest packet that the broker takes.
+        self._most_bytes = MAX_PACKET_BYTES
+        self._too_large: list[Done] = []
         self._waiting: deque[_Request] = deque()
         self._under_way: dict[int, _Request] = {}  # by packet identifier, oldest first
         self._received: set[int] = set()  # identifiers at QoS 2 that are not released
@@ -154,12 +165,18 @@ class ClientSession:
     # --- the application's side ---------------------------------------------------------------
 
     def publish(self, packet: Publish) -> int | None:
-        """Publish; the number that `Done` will name, None at QoS 0: then it is sent or never."""
-        if packet.qos == 0:
-            if self.state is State.UP:
-                self._send(packet)
-            return None
-        return self._ask(packet)
+        """Publish; the number that `Done` will name, None at QoS 0: then it is sent or never.
+
+        ValueError for what cannot be written; what is too large for the broker fails, at QoS 0 too.
+        """
+        if packet.qos:
+            return self._ask(packet)
+        data = encode(packet, self.version)
+        if self.state is State.UP:
+            if len(data) > self._most_bytes:
+                return self._ask(packet)
+            self._out.append(data)
+        return None
 
     def subscribe(
         self, request: SubscriptionRequest, where: str | None, identifier: int | None = None
@@ -167,6 +184,7 @@ class ClientSession:
         """Subscribe; the number that `Done` and `Arrived` will name.
 
         `identifier` is what the broker is to call it, in a session that outlives this one.
+        ValueError for what cannot be written.
         """
         number = self._numbers + 1
         named = number if identifier is None else identifier
@@ -176,6 +194,7 @@ class ClientSession:
             user_properties=() if where is None else ((WHERE, where),),
         )
         packet = Subscribe(0, (request,), properties)
+        encode(packet, self.version)
         self._subscriptions[number] = packet
         return self._ask(packet)
 
@@ -185,6 +204,11 @@ class ClientSession:
         if packet is None:
             return None
         return self._ask(Unsubscribe(0, (packet.requests[0].topic_filter,)))
+
+    def take_too_large(self) -> list[Done]:
+        """Requests that this broker takes none of; their senders are to be told."""
+        done, self._too_large = self._too_large, []
+        return done
 
     def acknowledge(self, packet_id: int) -> None:
         """What has arrived by this identifier over the present connection need not come again."""
@@ -214,7 +238,7 @@ class ClientSession:
     # --- the connection's side ----------------------------------------------------------------
 
     def opened(self) -> None:
-        """A connection is there: say hello on it."""
+        """A connection is there: say hello."""
         self._decoder = Decoder(self.version, self._maximum_packet_size)
         self._out = [encode(self._connect, self.version)]
         self.state = State.CONNECTING
@@ -254,10 +278,38 @@ class ClientSession:
         self._out.append(encode(packet, self.version))
 
     def _ask(self, packet: Publish | Subscribe | Unsubscribe) -> int:
+        # What cannot be written must not wait to be: nothing behind it would be, either.
+        size = len(encode(packet, self.version))
         self._numbers += 1
-        self._waiting.append(_Request(self._numbers, packet))
-        self._pump()
+        request = _Request(self._numbers, packet)
+        if self.state is State.UP and size > self._most_bytes:
+            self._refuse(request, size)
+        else:
+            self._waiting.append(request)
+            self._pump()
         return self._numbers
+
+    def _refuse(self, request: _Request, size: int) -> None:
+        """Do not send what the broker would hang up for, again and again."""
+        if isinstance(request.packet, Subscribe):
+            self._subscriptions.pop(request.number, None)
+        reason = f"{size:,} bytes; the broker takes {self._most_bytes:,} at most"
+        self._too_large.append(Done(request.number, ReasonCode.PACKET_TOO_LARGE, reason))
+
+    def _refuse_too_large(self) -> None:
+        """This broker may take less than the one before, or was not known yet."""
+        waiting, self._waiting = self._waiting, deque()
+        for request in waiting:
+            size = len(encode(request.packet, self.version))
+            if size > self._most_bytes:
+                self._refuse(request, size)
+            else:
+                self._waiting.append(request)
+        for packet_id, request in tuple(self._under_way.items()):
+            size = len(encode(request.packet, self.version))
+            if size > self._most_bytes and not request.is_released:
+                del self._under_way[packet_id]
+                self._refuse(request, size)
 
     def _pump(self) -> None:
         while self.state is State.UP and self._waiting and len(self._under_way) < self._window:
@@ -297,6 +349,8 @@ class ClientSession:
                 codes = packet.reason_codes or (ReasonCode.SUCCESS,)
                 self._done(packet.packet_id, codes[0], packet.properties, events)
             case Disconnect(code, properties):
+                if code is ReasonCode.SESSION_TAKEN_OVER:
+                    raise TakenOverError(f"another client connects as {self._connect.client_id!r}")
                 if code not in _GO_ELSEWHERE:
                     raise SessionError(_said(code, properties))
                 events.append(Elsewhere(properties.server_reference or ""))
@@ -329,6 +383,9 @@ class ClientSession:
             clean_start=self.version == MQTT_3_1_1 and self._connect.clean_start,
         )
         self._window = properties.receive_maximum or _LAST_ID
+        self._most_bytes = properties.maximum_packet_size or MAX_PACKET_BYTES
+        self._refuse_too_large()
+        events.extend(self.take_too_large())
         self._go_on(packet.session_present)
         events.append(Connected(client_id, keep_alive_s, packet.session_present))
         self._pump()

@@ -7,7 +7,9 @@ from typing import Literal
 
 import msgspec
 
+from shoal.client.publishing import make_publish
 from shoal.language import parse
+from shoal.mqtt.codec import packets
 from shoal.mqtt.codec.packet_types import MQTT_3_1_1, MQTT_5
 from shoal.mqtt.codec.packets import Connect
 from shoal.mqtt.codec.properties import Properties
@@ -40,6 +42,19 @@ class Keep(msgspec.Struct, frozen=True, kw_only=True):
     maximum_packet_size: int = 16 * 2**20
 
 
+class Will(msgspec.Struct, frozen=True, kw_only=True):
+    """What is published when a client goes without a goodbye; a move to another broker is none.
+
+    `delay_s`: how long its broker waits for it to come back, in seconds (not in 3.1.1).
+    """
+
+    topic: str
+    payload: bytes = b""
+    qos: int = 1
+    retain: bool = False
+    delay_s: int = 0
+
+
 def make_connect(
     client_id: str,
     version: int,
@@ -50,8 +65,12 @@ def make_connect(
     follows: bool,
     keep_alive_s: int,
     keep: Keep | None,
+    will: Will | None,
 ) -> Connect:
-    """The CONNECT; FilterSyntaxError for an advertisement, ValueError for what 3.1.1 has not."""
+    """The CONNECT; FilterSyntaxError for an advertisement, ValueError for what cannot be.
+
+    That is a will's topic or terms, and what 3.1.1 has not.
+    """
     for promise in advertise:
         parse(promise)
     if version == MQTT_3_1_1 and advertise:
@@ -64,6 +83,7 @@ def make_connect(
         version=version,
         username=username,
         password=None if password is None else password.encode(),
+        will=None if will is None else _will(will, version),
         properties=Properties(
             session_expiry_interval_s=SESSION_EXPIRY_S if keep is None else keep.seconds,
             receive_maximum=None if keep is None else keep.window,
@@ -71,3 +91,11 @@ def make_connect(
             user_properties=(*said, (FOLLOW, "")) if follows else said,
         ),
     )
+
+
+def _will(will: Will, version: int) -> packets.Will:
+    message = make_publish(will.topic, will.payload, will.qos, will.retain)
+    if will.delay_s and version == MQTT_3_1_1:
+        raise ValueError("a will's delay: MQTT 3.1.1 has none; use 5")
+    properties = Properties(will_delay_interval_s=will.delay_s or None)
+    return packets.Will(message.topic, message.payload, message.qos, message.retain, properties)

@@ -1,0 +1,70 @@
+"""What an application publishes, checked before it is promised: as a PUBLISH.
+
+>>> make_publish("a", b"x", 1, attributes={"carrier": "UA"}).properties.user_properties
+(('carrier', 'UA'),)
+>>> make_publish("a", b"x", 3)
+Traceback (most recent call last):
+    ...
+ValueError: qos is 0, 1 or 2, not 3
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from shoal.client.attributes import plain_text
+from shoal.matching.topics.filters import check_topic
+from shoal.model import Value, check_attributes
+from shoal.mqtt.codec.packet_types import MQTT_3_1_1, MQTT_5
+from shoal.mqtt.codec.packets import Publish
+from shoal.mqtt.codec.properties import Properties
+
+# Names that begin so are what brokers themselves say of a message.
+_RESERVED = "$"
+
+
+def check_qos(qos: int) -> None:
+    """Raise ValueError unless there is such a quality of service."""
+    if qos not in (0, 1, 2):
+        raise ValueError(f"qos is 0, 1 or 2, not {qos!r}")
+
+
+def check_payload(payload: object) -> None:
+    """Raise TypeError unless these are bytes."""
+    if not isinstance(payload, bytes):
+        kind = type(payload).__name__
+        hint = "; text.encode() makes them of a text" if isinstance(payload, str) else ""
+        raise TypeError(f"the payload is bytes, not {kind}{hint}")
+
+
+def make_publish(
+    topic: str,
+    payload: bytes,
+    qos: int,
+    retain: bool = False,
+    *,
+    version: int = MQTT_5,
+    attributes: Mapping[str, Value] | None = None,
+    content_type: str | None = None,
+    expiry_s: int | None = None,
+) -> Publish:
+    """The packet; ValueError for a topic, attributes or terms that cannot be, else TypeError."""
+    check_topic(topic)
+    check_payload(payload)
+    check_qos(qos)
+    check_attributes(attributes or {})
+    for name in attributes or ():
+        if name.startswith(_RESERVED):
+            raise ValueError(f"attribute {name!r}: names that begin with $ are the broker's own")
+    if version == MQTT_3_1_1 and attributes:
+        raise ValueError("MQTT 3.1.1 has no attributes; publish them as JSON, or use 5")
+    if version == MQTT_3_1_1 and expiry_s is not None:
+        raise ValueError("MQTT 3.1.1 has no expiry; use 5")
+    properties = Properties(
+        content_type=content_type,
+        message_expiry_interval_s=expiry_s,
+        user_properties=tuple(
+            (name, plain_text(value)) for name, value in (attributes or {}).items()
+        ),
+    )
+    return Publish(topic, payload, qos, retain, properties=properties)
