@@ -14,7 +14,8 @@ from shoal.client.bridges import bridge as module
 from shoal.client.bridges.bridge import CARRIED_BY, Lane, Shares
 from shoal.client.bridges.bridge_file import RuleSection, parse_bridge
 from shoal.client.bridges.metrics import Flow
-from shoal.client.session import ClientSession, SessionError
+from shoal.client.events import SessionError
+from shoal.client.session import ClientSession
 from shoal.client.subscription import Subscription
 from shoal.language import parse
 from shoal.mqtt.codec.encoder import encode

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from shoal.client.session import ClientSession, Done, RefusedError, SessionError, State
+from shoal.client.events import Connected, Done, RefusedError, SessionError
+from shoal.client.session import ClientSession, State
 from shoal.mqtt.codec.decoder import Decoder
 from shoal.mqtt.codec.encoder import encode
-from shoal.mqtt.codec.packets import Connack, Connect, Publish
+from shoal.mqtt.codec.packets import Connack, Connect, Puback, Publish, Pubrec, Pubrel
 from shoal.mqtt.codec.properties import Properties
 from shoal.mqtt.codec.reason_codes import ReasonCode
 
@@ -64,3 +65,70 @@ def test_what_the_next_broker_does_not_take_is_not_sent_to_it_again(session_pres
         (b"1", session_present)
     ]
     assert small is not None
+
+
+def connected(
+    session: ClientSession, *, session_present: bool = False, **terms: int
+) -> list[object]:
+    """A connection on these terms; what is said on it once the client is in."""
+    session.opened()
+    session.to_write()
+    session.receive(
+        encode(Connack(session_present=session_present, properties=Properties(**terms)), 5)
+    )
+    return said(session)
+
+
+def said(session: ClientSession) -> list[object]:
+    return list(Decoder(5).feed(session.to_write()))
+
+
+def test_mqtt_3_3_4_7_and_4_9_0_1_what_is_sent_again_keeps_to_a_smaller_receive_maximum() -> None:
+    """[MQTT-4.6.0-1]: in its order, and before what is new."""
+    session = ClientSession(Connect("c"))
+    connected(session)
+    for number in range(4):
+        session.publish(Publish("a", b"%d" % number, 1))
+    session.lost()
+    session.publish(Publish("a", b"new", 1))
+    for number in range(4):
+        found = (
+            connected(session, session_present=True, receive_maximum=1)
+            if number == 0
+            else said(session)
+        )
+        assert found == [Publish("a", b"%d" % number, 1, duplicate=True, packet_id=number + 1)]
+        # One that was not sent again is not acknowledged either.
+        session.receive(encode(Puback(4 if number < 3 else 1), 5))
+        assert said(session) == []
+        session.receive(encode(Puback(number + 1), 5))
+    assert said(session) == [Publish("a", b"new", 1, packet_id=5)]
+
+
+def test_mqtt_4_6_0_2_to_4_acknowledgements_come_in_the_order_of_what_they_answer() -> None:
+    """[MQTT-4.5.0-2]: whatever the application makes of it."""
+    session = ClientSession(Connect("c"))
+    connected(session)
+    came = [
+        Publish("a", b"", qos, packet_id=number) for number, qos in ((7, 1), (3, 2), (9, 1), (1, 2))
+    ]
+    session.receive(b"".join(encode(each, 5) for each in came))
+    assert said(session) == [Puback(7), Pubrec(3), Puback(9), Pubrec(1)]
+    for _ in range(3):
+        session.publish(Publish("b", b"", 2))
+    said(session)
+    session.receive(b"".join(encode(Pubrec(number), 5) for number in (2, 1, 3)))
+    assert said(session) == [Pubrel(2), Pubrel(1), Pubrel(3)]
+
+
+def test_mqtt_3_2_2_21_the_brokers_keep_alive_holds() -> None:
+    session = ClientSession(Connect("c", keep_alive_s=30))
+    session.opened()
+    [event] = session.receive(encode(Connack(properties=Properties(server_keep_alive_s=7)), 5))
+    assert isinstance(event, Connected)
+    assert event.keep_alive_s == 7
+    session.lost()
+    session.opened()
+    [event] = session.receive(encode(Connack(), 5))
+    assert isinstance(event, Connected)
+    assert event.keep_alive_s == 30

@@ -23,19 +23,18 @@ from shoal.client.answers import Answers, fail
 from shoal.client.connection import ClientSocket
 from shoal.client.dialling import CONNECT_TIMEOUT_S, Dialler, MismatchError, unresolved
 from shoal.client.endpoint import Tls, read_endpoint, sent_to
-from shoal.client.publishing import check_qos, make_publish
-from shoal.client.session import (
+from shoal.client.events import (
     Arrived,
-    ClientSession,
     Connected,
     Done,
     Elsewhere,
     Event,
     RefusedError,
     SessionError,
-    State,
     TakenOverError,
 )
+from shoal.client.publishing import check_qos, make_publish
+from shoal.client.session import ClientSession, State
 from shoal.client.subscription import Message, Subscription
 from shoal.client.terms import VERSIONS, ClientError, Keep, Version, Will, make_connect
 from shoal.language import parse

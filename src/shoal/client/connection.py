@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from typing import Protocol, cast
 
-from shoal.client.session import SessionError
+from shoal.client.events import SessionError
 from shoal.client.wires import Wire
 
 

@@ -18,10 +18,19 @@ from __future__ import annotations
 
 import enum
 from collections import deque
-from typing import NamedTuple
 
 import msgspec
 
+from shoal.client.events import (
+    Arrived,
+    Connected,
+    Done,
+    Elsewhere,
+    Event,
+    RefusedError,
+    SessionError,
+    TakenOverError,
+)
 from shoal.matching.topics.filters import topic_matches
 from shoal.mqtt.codec.decoder import MAX_PACKET_BYTES, Decoder
 from shoal.mqtt.codec.encoder import encode
@@ -62,54 +71,6 @@ _PASSING = (
 # How an answer of 3.1.1 to a CONNECT begins: one of 5 is longer.
 _OLD_CONNACK = b"\x20\x02"
 _GO_ELSEWHERE = (ReasonCode.USE_ANOTHER_SERVER, ReasonCode.SERVER_MOVED)
-
-
-class SessionError(Exception):
-    """The broker said or did what ends the connection; says what."""
-
-
-class RefusedError(SessionError):
-    """The broker does not want this connection; trying again does not help."""
-
-
-class TakenOverError(SessionError):
-    """Another client has connected under this one's name."""
-
-
-class Connected(NamedTuple):
-    """The broker has taken the client in."""
-
-    client_id: str
-    keep_alive_s: int
-    session_present: bool = False
-
-
-class Arrived(NamedTuple):
-    """A message for these subscriptions (their numbers).
-
-    Brokers of 3.1.1, and others that do not know such numbers, say none: those whose topic filters
-    it matches.
-    """
-
-    packet: Publish
-    subscriptions: tuple[int, ...]
-
-
-class Done(NamedTuple):
-    """A request is through, or has failed: with its own number, the code, and what was said."""
-
-    number: int
-    reason_code: ReasonCode
-    reason: str
-
-
-class Elsewhere(NamedTuple):
-    """The broker asks the client to go to another one; "" when it does not say where."""
-
-    server: str
-
-
-Event = Connected | Arrived | Done | Elsewhere
 
 
 class State(enum.Enum):
@@ -157,6 +118,7 @@ class ClientSession:
         self._too_large: list[Done] = []
         self._waiting: deque[_Request] = deque()
         self._under_way: dict[int, _Request] = {}  # by packet identifier, oldest first
+        self._again: deque[int] = deque()  # of these to be sent again, when there is room
         self._received: set[int] = set()  # identifiers at QoS 2 that are not released
         self._subscriptions: dict[int, Subscribe] = {}
         # What brokers call subscriptions, to which these are.
@@ -312,12 +274,20 @@ class ClientSession:
                 self._refuse(request, size)
 
     def _pump(self) -> None:
-        while self.state is State.UP and self._waiting and len(self._under_way) < self._window:
-            request = self._waiting.popleft()
-            packet_id = self._new_id()
-            request.packet = msgspec.structs.replace(request.packet, packet_id=packet_id)
-            self._under_way[packet_id] = request
-            self._send(request.packet)
+        while self.state is State.UP and len(self._under_way) - len(self._again) < self._window:
+            if self._again:
+                packet = self._under_way[self._again.popleft()].packet
+                if isinstance(packet, Publish):
+                    packet = msgspec.structs.replace(packet, duplicate=True)
+                self._send(packet)
+            elif self._waiting:
+                request = self._waiting.popleft()
+                packet_id = self._new_id()
+                request.packet = msgspec.structs.replace(request.packet, packet_id=packet_id)
+                self._under_way[packet_id] = request
+                self._send(request.packet)
+            else:
+                break
 
     def _new_id(self) -> int:
         while True:
@@ -393,14 +363,13 @@ class ClientSession:
     def _go_on(self, session_present: bool) -> None:
         """Send again what was under way; with a broker that has forgotten, from the beginning."""
         requests = list(self._under_way.values())
+        self._again.clear()
         if session_present:
             for packet_id, request in self._under_way.items():
                 if request.is_released:
                     self._send(Pubrel(packet_id))
-                elif isinstance(request.packet, Publish):
-                    self._send(msgspec.structs.replace(request.packet, duplicate=True))
                 else:
-                    self._send(request.packet)
+                    self._again.append(packet_id)
             return
         self._received.clear()
         self._under_way.clear()
@@ -437,9 +406,9 @@ class ClientSession:
     def _done(
         self, packet_id: int, code: ReasonCode, properties: Properties, events: list[Event]
     ) -> None:
-        request = self._under_way.pop(packet_id, None)
-        if request is None:
+        if packet_id not in self._under_way or packet_id in self._again:
             return  # acknowledged before the connection was lost
+        request = self._under_way.pop(packet_id)
         if code >= _FAILED and isinstance(request.packet, Subscribe):
             self._subscriptions.pop(request.number, None)
         events.append(Done(request.number, code, properties.reason_string or ""))

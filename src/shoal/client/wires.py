@@ -19,7 +19,7 @@ from wsproto.events import (
 from wsproto.utilities import ProtocolError
 
 from shoal.client.endpoint import Endpoint
-from shoal.client.session import RefusedError, SessionError
+from shoal.client.events import RefusedError, SessionError
 
 # Where brokers take MQTT, of web servers that serve other things, too.
 _PATH = "/mqtt"
