@@ -25,6 +25,7 @@ class Plain:
         self.model = model
         self.broker_of = list(model.broker_of)
         self.wanted = list(crowd.wanted)
+        self.cells = list(crowd.cells)
 
     def topics(self) -> list[set[int]]:
         found: list[set[int]] = [set() for _ in range(len(self.model.users))]
@@ -39,6 +40,17 @@ class Plain:
         ways, _ = self._tree(topic)
         return sum(
             self._apart(ways[broker])
+            for user, broker in enumerate(self.broker_of)
+            if topic in self.wanted[user]
+        )
+
+    def reaching(self, topic: int) -> float:
+        """From users' brokers to them: a cell is a broker, or in GeoPS in the grid's cell."""
+        geography = self.model._geography
+        if geography is None:
+            return 0.0
+        return sum(
+            geography.to_cells[self.cells[user], broker]
             for user, broker in enumerate(self.broker_of)
             if topic in self.wanted[user]
         )
@@ -90,11 +102,13 @@ def test_each_hour_is_what_would_be_sent(setting: Setting, what: What) -> None:
         model_mapping, model.mapping = model.mapping, mapping
         for change in changes:
             plain.wanted[change.user] = change.wanted
+            plain.cells[change.user] = change.cell
         plain.broker_of = list(model.broker_of)
         after = plain.topics()
         topics = range(model.users.shape[1])
         assert slot.messages == setting.rate * sum(map(plain.messages, topics))
         assert slot.waiting == pytest.approx(setting.rate * sum(map(plain.waiting, topics)))
+        assert slot.reaching == pytest.approx(setting.rate * sum(map(plain.reaching, topics)))
         assert slot.deliveries == setting.rate * sum(map(len, plain.wanted))
         turned = [
             (broker, topic)
@@ -108,6 +122,25 @@ def test_each_hour_is_what_would_be_sent(setting: Setting, what: What) -> None:
             sum(len(plain.wanted[user]) for user, at in enumerate(plain.broker_of) if at == broker)
             for broker in range(len(model.users))
         ]
+
+
+def test_a_users_broker_is_as_far_as_its_cell_is() -> None:
+    """Where users go to other brokers they are beside; by hash these are anywhere."""
+    crowd = draw_crowd(msgspec.structs.replace(BY_PLACE, hours=48))
+    legs = {}
+    for what in ("bayeux-location", "geops", "bayeux", "chash"):
+        model = Model(msgspec.structs.replace(BY_PLACE, what=what), crowd)  # type: ignore[arg-type]
+        geography = model._geography
+        assert geography is not None
+        if what != "geops":
+            assert geography.to_cells.tolist() == geography.round_trips.tolist()
+        slots = model.run()
+        legs[what] = slots[0].reaching / slots[0].deliveries, slots[-1].reaching
+    assert legs["bayeux-location"] == pytest.approx((0.0, 0.0))
+    assert 0 < legs["geops"][0] < 0.3
+    assert legs["bayeux"][0] < 0.1
+    assert legs["bayeux"][1] > 0
+    assert 0.8 < legs["chash"][0] < 1.2
 
 
 @pytest.mark.parametrize("own", ["last", "now", "others"])

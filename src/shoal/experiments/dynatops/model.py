@@ -50,11 +50,12 @@ class Slot(NamedTuple):
     roaming        of these, those who had themselves come to another cell
     events         publications
     messages       forwarded for them, from the roots on
-    waiting        their delays to all users who got them, added up
+    waiting        their delays to the brokers of all users who got them, added up
     deliveries     to users
     reconfiguring  messages for changing brokers' places, or links
     moved          brokers that changed places
     deviation      of brokers' loads, as a part of their mean
+    reaching       what it takes from these brokers to the users, where they have places, added up
     """
 
     subscribing: float = 0.0
@@ -68,13 +69,18 @@ class Slot(NamedTuple):
     reconfiguring: float = 0.0
     moved: int = 0
     deviation: float = 0.0
+    reaching: float = 0.0
 
 
 class Geography(NamedTuple):
-    """Where brokers are: (brokers, 2); and round trips in units of their mean."""
+    """Where brokers are.
 
-    places: Amounts
+    round_trips  (brokers, brokers) in units of their mean
+    to_cells     (cells, brokers) those to users in the middle of each cell, in the same unit
+    """
+
     round_trips: Amounts
+    to_cells: Amounts
 
 
 class Model:
@@ -97,6 +103,8 @@ class Model:
         # (brokers, topics): how many users of the broker want the topic.
         self.users = np.zeros((brokers, topics), np.int32)
         self.loads = np.zeros(brokers, np.int64)
+        # (topics): round trips between all users who want it and their brokers, added up.
+        self.legs = np.zeros(topics)
         self._wanted = list(crowd.wanted)
         self._cells = list(crowd.cells)
         self._clusters = self._make_clusters()
@@ -104,7 +112,7 @@ class Model:
         self._ring = HashRing(range(brokers)) if setting.what == "chash" else None
         self.broker_of = [self._first_broker(user) for user in range(len(crowd.wanted))]
         for user, broker in enumerate(self.broker_of):
-            self._count(broker, self._wanted[user], 1)
+            self._count(broker, self._wanted[user], 1, self._cells[user])
         self._overlay = (
             TopicConnected(self.users > 0, setting.goal) if setting.what == "tco" else None
         )
@@ -175,8 +183,8 @@ class Model:
             best = best_broker(wanted, visible, setting.load_weight, present)
         if best == present:
             return 0
-        self._count(present, wanted, -1)
-        self._count(best, wanted, 1)
+        self._count(present, wanted, -1, cell)
+        self._count(best, wanted, 1, cell)
         self.broker_of[user] = best
         return 1
 
@@ -187,10 +195,16 @@ class Model:
             least, load = 2, load - len(wanted)
         return Served(frozenset(each for each in wanted if self.users[broker, each] >= least), load)
 
-    def _count(self, broker: int, topics: Iterable[int], step: int) -> None:
+    def _count(self, broker: int, topics: Iterable[int], step: int, cell: int) -> None:
+        """A user in a cell wants so many more, or fewer, topics at a broker."""
+        leg = self._leg(cell, broker)
         for topic in topics:
             self.users[broker, topic] += step
             self.loads[broker] += step
+            self.legs[topic] += step * leg
+
+    def _leg(self, cell: int, broker: int) -> float:
+        return 0.0 if self._geography is None else float(self._geography.to_cells[cell, broker])
 
     # --- slots --------------------------------------------------------------------------------
 
@@ -224,9 +238,13 @@ class Model:
         """Users who changed brokers, and of these those who had changed cells."""
         handovers = roaming = 0
         for user, wanted, cell in changes:
-            broker = self.broker_of[user]
-            self._count(broker, self._wanted[user] - wanted, -1)
-            self._count(broker, wanted - self._wanted[user], 1)
+            broker, before = self.broker_of[user], self._cells[user]
+            self._count(broker, self._wanted[user] - wanted, -1, before)
+            self._count(broker, wanted - self._wanted[user], 1, cell)
+            if cell != before:
+                farther = self._leg(cell, broker) - self._leg(before, broker)
+                for topic in wanted & self._wanted[user]:
+                    self.legs[topic] += farther
             self._wanted[user] = wanted
             has_changed = self._place(user, cell)
             handovers += has_changed
@@ -281,6 +299,7 @@ class Model:
             events=float(rates.sum()),
             deliveries=float(rates @ self.users.sum(axis=0)),
             deviation=float(self.loads.std() / mean) if mean else 0.0,
+            reaching=float(rates @ self.legs),
         )
         if self._overlay is not None:
             wanted = self.users > 0
@@ -303,7 +322,7 @@ def _structure(
     setting: Setting, geography: Geography | None
 ) -> tuple[Structure, Callable[[int], int]]:
     """The positions, and which of them is the root of each topic."""
-    brokers = setting.brokers if geography is None else len(geography.places)
+    brokers = setting.brokers if geography is None else len(geography.round_trips)
     structure: Structure
     if setting.what == "geops":
         grid = QuadGrid(_side(setting))
@@ -337,6 +356,9 @@ def _grid_cell(setting: Setting, cell: int) -> tuple[int, int]:
 def _geography(setting: Setting) -> Geography:
     """A broker in the middle of each cell, of the grid's in GeoPS; round trips go by distance."""
     columns, rows = setting.columns, setting.rows
+    cells = np.arange(columns * rows)
+    middles = np.stack([cells % columns + 0.5, cells // columns + 0.5], axis=1)
+    places = middles
     if setting.what == "geops":
         grid = QuadGrid(_side(setting))
         places = np.empty((grid.size, 2))
@@ -344,16 +366,18 @@ def _geography(setting: Setting) -> Geography:
             for y in range(grid.side):
                 middle = (x + 0.5) * columns / grid.side, (y + 0.5) * rows / grid.side
                 places[grid.at(x, y)] = middle
-    else:
-        cells = np.arange(columns * rows)
-        places = np.stack([cells % columns + 0.5, cells // columns + 0.5], axis=1)
     west, south, east, north = setting.area
     # How much shorter degrees of longitude are.
     width = round(math.cos(math.radians((south + north) / 2)), 2)
-    scaled = places * np.array([width * (east - west) / columns, (north - south) / rows])
-    apart = np.sqrt(((scaled[:, None] - scaled[None]) ** 2).sum(axis=2))
+    scale = np.array([width * (east - west) / columns, (north - south) / rows])
+
+    def between(some: Amounts, others: Amounts) -> Amounts:
+        found: Amounts = np.sqrt((((some[:, None] - others[None]) * scale) ** 2).sum(axis=2))
+        return found
+
+    apart = between(places, places)
     mean = apart.sum() / (len(apart) * (len(apart) - 1))
-    return Geography(places, apart / mean)
+    return Geography(apart / mean, between(middles, places) / mean)
 
 
 def _in_blocks(setting: Setting) -> list[int]:

@@ -40,7 +40,7 @@ NOTES = (
     "The paper does not say how often topics are published to, nor the weights: 10 an hour, and 1. "
     "Both are varied in tables.",
     "Delays count from the root on, in hops where all brokers are equally far apart, else in mean "
-    "round trips.",
+    "round trips, that between the user and its broker included.",
     "Bayeux's identifiers have binary digits, so that its tables are as large as Chord's; larger "
     "ones are in a table.",
     "A claim is met when our figure lies within its band, beaten when it is better, and missed "

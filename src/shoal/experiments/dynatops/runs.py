@@ -29,8 +29,8 @@ class Hours(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def delay(self) -> float:
-        """The mean delay of a delivery, from the root on: hops, or mean round trips."""
-        return self.sum("waiting") / self.sum("deliveries")
+        """The mean delay of a delivery, from the root to the user: hops, or mean round trips."""
+        return (self.sum("waiting") + self.sum("reaching")) / self.sum("deliveries")
 
     @property
     def overhead(self) -> float:
