@@ -17,14 +17,20 @@ from tests.chaos.schedule import SYSTEMS, Plan, make_plan, read_action
 SOAK_SEEDS = 30
 A_LITTLE = """
 0.20 move S1 B2
+0.30 cut B1 B2
 0.40 pause B3
 0.50 slow disk B2 0.02
 0.60 look in S2 B1 0.1
+0.70 mend B1 B2
 0.80 resume B3
+0.90 clock @P1 -60
 1.00 kill @P1 0.1
 1.01 leave S3 0.3
 1.10 jump S4 B2
+1.20 hang B2 B3
+1.30 vanish G1 B1
 1.60 good disk B2
+1.70 mend B2 B3
 1.80 move S5 B3
 """
 
