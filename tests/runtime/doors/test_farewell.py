@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 from shoal.runtime.doors.farewell import Lingering
+from shoal.runtime.doors.reading import Rounds
 from tests.runtime.live import on_loop
 
 
@@ -38,6 +39,6 @@ class Ending(Lingering):
 async def test_who_has_gone_meanwhile_does_not_stop_what_others_are_owed() -> None:
     """The rest of the flush was lost."""
     ending: Any = Ending()
-    ending._begin(Gone(), lambda data: None)
+    ending._begin(Gone(), lambda data: None, Rounds())
     ending.close()
     assert ending._is_half_closed

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import uvloop
 
+from shoal.runtime.doors.reading import Rounds
 from shoal.runtime.doors.sockets.mqtt_socket import MqttSocket
 
 
@@ -16,6 +17,7 @@ class Door:
 
     def __init__(self) -> None:
         self.lost_connections: list[Any] = []
+        self.rounds = Rounds()
 
     def opened(self, socket: Any, transport: asyncio.Transport, listener: str) -> Any:
         return object()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise
 
 import pytest
 
 from shoal.runtime.doors.farewell import Lingering
-from shoal.runtime.doors.reading import PIECE_BYTES, Reading
+from shoal.runtime.doors.reading import PIECE_BYTES, ROUND_S, Reading, Rounds
 from shoal.runtime.doors.sockets.mqtt_socket import MqttSocket
 from shoal.runtime.doors.sockets.websocket import WebSocket
 from tests.runtime.live import on_loop, until
@@ -22,15 +23,70 @@ class Transport(asyncio.Transport):
         return False
 
 
+class Work:
+    """Takes what comes, at so many seconds a byte, and says in which round of the loop."""
+
+    def __init__(self, second_bytes: float = 1_000_000.0) -> None:
+        self.now_s = 0.0
+        self.taken: list[bytes] = []
+        # When the loop came round.
+        self.rounds: list[float] = [0.0]
+        self._second_bytes = second_bytes
+
+    def take(self, piece: bytes) -> None:
+        self.taken.append(piece)
+        self.now_s += len(piece) / self._second_bytes
+
+    def come_round(self) -> None:
+        self.rounds.append(self.now_s)
+        asyncio.get_running_loop().call_soon(self.come_round)
+
+
 @on_loop
 async def test_pieces_are_of_so_many_bytes_and_come_in_order() -> None:
     taken: list[bytes] = []
-    reading = Reading(Transport(), taken.append, 100)
+    reading = Reading(Transport(), taken.append, Rounds(), 100)
     data = bytes(range(250))
     reading.received(data)
     await until(lambda: sum(map(len, taken)) == 250)
     assert b"".join(taken) == data
     assert max(map(len, taken)) == 100
+
+
+@on_loop
+async def test_many_connections_together_take_no_longer_than_one() -> None:
+    """Each of 300 had 30 ms before the loop came round: others waited 9 s."""
+    work = Work()
+    rounds = Rounds(lambda: work.now_s)
+    asyncio.get_running_loop().call_soon(work.come_round)
+    floods = [Reading(Transport(), work.take, rounds, PIECE_BYTES) for _ in range(50)]
+    for number, reading in enumerate(floods):
+        reading.received(bytes([number]) * PIECE_BYTES)
+        reading.received(bytes([number]) * PIECE_BYTES)
+    pings = Reading(Transport(), work.take, rounds, PIECE_BYTES)
+    pings.received(b"\xc0\0")
+    assert work.taken[-1] == b"\xc0\0"  # at once, as ever
+    await until(lambda: len(work.taken) == 101)
+    longest_s = max(later - before for before, later in pairwise(work.rounds))
+    assert longest_s < ROUND_S + 2 * PIECE_BYTES / 1_000_000
+    order = [piece[0] for piece in work.taken if len(piece) > 2]
+    assert order == [0, *range(50), *range(1, 50)]
+
+
+@on_loop
+async def test_who_is_paused_meanwhile_goes_on_later() -> None:
+    work = Work()
+    rounds = Rounds(lambda: work.now_s)
+    first, second = (Reading(Transport(), work.take, rounds, PIECE_BYTES) for _ in range(2))
+    first.received(b"1" * PIECE_BYTES)
+    second.received(b"2" * PIECE_BYTES)
+    second.pause()
+    await asyncio.sleep(0.01)
+    assert len(work.taken) == 1
+    second.received(b"3" * 100)
+    second.resume()
+    await until(lambda: len(work.taken) == 3)
+    assert [piece[:1] for piece in work.taken] == [b"1", b"2", b"3"]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import select
 from collections.abc import Callable
 from contextlib import suppress
 
-from shoal.runtime.doors.reading import PIECE_BYTES, Reading
+from shoal.runtime.doors.reading import PIECE_BYTES, Reading, Rounds
 
 # Long enough for a client to read what was said and close; one that does not is cut off.
 LINGER_S = 1.0
@@ -35,10 +35,12 @@ class Lingering(asyncio.Protocol):
         self._is_half_closed = False
         self._is_over = False
 
-    def _begin(self, transport: asyncio.Transport, take: Callable[[bytes], None]) -> None:
+    def _begin(
+        self, transport: asyncio.Transport, take: Callable[[bytes], None], rounds: Rounds
+    ) -> None:
         """The client is there; what it says goes to `take`."""
         self._transport = transport
-        self._reading = Reading(transport, take, self._piece_bytes)
+        self._reading = Reading(transport, take, rounds, self._piece_bytes)
         self.pause_reading = self._reading.pause
         self.resume_reading = self._reading.resume
 

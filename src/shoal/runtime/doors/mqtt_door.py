@@ -32,17 +32,18 @@ from shoal.runtime.addresses import Address
 from shoal.runtime.doors.asking import Asking, subscribed
 from shoal.runtime.doors.entry.audit import Audit
 from shoal.runtime.doors.publishers import LivePublishers
+from shoal.runtime.doors.reading import Rounds
 from shoal.runtime.doors.sending_on import SendingOn
 from shoal.runtime.doors.slow_readers import SlowReaders
 from shoal.runtime.doors.sockets.sockets import LateAccess, Socket
 from shoal.runtime.driving.flushing import Phase
 from shoal.runtime.driving.timing.pauses import Alarm
-from shoal.runtime.driving.weighing import Taker
+from shoal.runtime.driving.weighing import TURN_US, Taker
 from shoal.runtime.node import Node
 from shoal.runtime.storage.journal_files import JournalFiles, Sync
 from shoal.runtime.storage.journal_writer import JournalWriter
 from shoal.runtime.tls.contexts import certified_names
-from shoal.runtime.tls.listener import TlsListener, listen
+from shoal.runtime.tls.listener import Listener, listen
 
 _MICROSECONDS = 1_000_000
 # What is delivered before the loop is through with what is ready: who must wait for readers is
@@ -111,12 +112,13 @@ class MqttDoor:
         # Those that hold something which may not be taken yet.
         self._holding: dict[Connection, None] = {}
         self._admissions: set[asyncio.Task[None]] = set()
+        self.rounds = Rounds()
         self._slow_readers = SlowReaders()
         # Whether the machine takes nothing of clients for now.
         self._is_held = False
         # Whether the log knows that the queues are full.
         self._is_full = False
-        self._servers: list[asyncio.Server | TlsListener] = []
+        self._servers: list[Listener] = []
         self._asking = Asking(node.clock, self._ask, self._hold_clients)
         self._timer: Alarm | None = None
         self._timer_us: int | None = None
@@ -368,9 +370,13 @@ class MqttDoor:
         self.node.schedule_flush()
 
     def _take_held(self) -> None:
-        """Go on with what connections held."""
+        """Go on with what connections held, for a turn; the rest when the loop comes round."""
         now_us = self.node.clock.now_us()
+        end_us = now_us + TURN_US
         for connection in list(self._holding):
+            if self.node.clock.now_us() >= end_us:
+                self.node.schedule_flush()
+                break
             if not connection.must_wait:  # now: what was taken before it may have changed that
                 del self._holding[connection]
                 self.carry_out(connection.take_held(now_us))

@@ -1,15 +1,70 @@
-"""Bytes of a client in pieces, one each time the loop comes round, so that others have their turn.
+"""Bytes of clients in pieces, so much each time the loop comes round, then others have theirs.
 
-A loop may hand over a megabyte of tiny packets in one go, and again before it looks elsewhere.
+A loop may hand over a megabyte of tiny packets in one go, and again before it looks elsewhere; and
+as much of each of a thousand connections, which may all be one client's.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 
 # What is taken at once: of the smallest packets 16,000, which take some 30 ms.
 PIECE_BYTES = 32_768
+# How long all connections together are read before the loop comes round, about; one piece more.
+ROUND_S = 0.02
+# So much is taken at once all the same, as whoever waits for a PINGRESP has said no more.
+SMALL_BYTES = 64
+
+
+class Rounds:
+    """The time that connections of one loop may take of it before it comes round.
+
+    Those for which there is none left wait in their order; `now_s` is a clock that never runs back.
+    """
+
+    def __init__(self, now_s: Callable[[], float] | None = None) -> None:
+        self._now_s = now_s if now_s is not None else asyncio.get_running_loop().time
+        self._spent_s = 0.0
+        self._is_due = False
+        self._waiting: deque[Callable[[], None]] = deque()
+
+    @property
+    def has_time(self) -> bool:
+        """Whether somebody may be read now, before those that wait."""
+        return self._spent_s < ROUND_S and not self._waiting
+
+    def spend(self, take: Callable[[bytes], None], piece: bytes) -> None:
+        """Have this taken now."""
+        began_s = self._now_s()
+        try:
+            take(piece)
+        finally:
+            self._spent_s += self._now_s() - began_s
+            if self._spent_s >= ROUND_S / 4:
+                self._go_on_soon()
+
+    def wait(self, go_on: Callable[[], None]) -> None:
+        """Call this once there is time for it."""
+        self._waiting.append(go_on)
+        self._go_on_soon()
+
+    def _go_on_soon(self) -> None:
+        if not self._is_due:
+            self._is_due = True
+            asyncio.get_running_loop().call_soon(self._come_round)
+
+    def _come_round(self) -> None:
+        """The loop has looked at all that was ready; one at least goes on."""
+        self._is_due = False
+        self._spent_s = 0.0
+        for _ in range(len(self._waiting)):
+            self._waiting.popleft()()
+            if self._spent_s >= ROUND_S:
+                break
+        if self._waiting:
+            self._go_on_soon()
 
 
 class Reading:
@@ -19,23 +74,27 @@ class Reading:
         self,
         transport: asyncio.Transport,
         take: Callable[[bytes], None],
+        rounds: Rounds,
         piece_bytes: int = PIECE_BYTES,
     ) -> None:
         self._transport = transport
         self._take = take
+        self._rounds = rounds
         self._piece_bytes = piece_bytes
         self._rest = b""
         self._is_paused = False
-        self._is_due = False
+        self._is_waiting = False
         self._is_over = False
 
     def received(self, data: bytes) -> None:
-        if not self._rest and len(data) <= self._piece_bytes:
-            self._take(data)
-            return
+        if not self._rest:
+            size = len(data)
+            if size <= SMALL_BYTES or (size <= self._piece_bytes and self._rounds.has_time):
+                self._rounds.spend(self._take, data)
+                return
         self._rest += data
         self._transport.pause_reading()
-        self._go_on_soon()
+        self._wait()
 
     def pause(self) -> None:
         """Take nothing more for now."""
@@ -47,7 +106,7 @@ class Reading:
         """Go on."""
         self._is_paused = False
         if self._rest:
-            self._go_on_soon()
+            self._wait()
         elif not self._transport.is_closing():
             self._transport.resume_reading()
 
@@ -57,20 +116,20 @@ class Reading:
         if not self._rest:
             self._take = _nobody_takes
 
-    def _go_on_soon(self) -> None:
-        if not self._is_due:
-            self._is_due = True
-            asyncio.get_running_loop().call_soon(self._go_on)
+    def _wait(self) -> None:
+        if not self._is_waiting:
+            self._is_waiting = True
+            self._rounds.wait(self._go_on)
 
     def _go_on(self) -> None:
-        self._is_due = False
+        self._is_waiting = False
         if self._is_paused:
             return
         most = self._piece_bytes
         piece, self._rest = self._rest[:most], self._rest[most:]
-        self._take(piece)
+        self._rounds.spend(self._take, piece)
         if self._rest:
-            self._go_on_soon()
+            self._wait()
         elif self._is_over:
             self.end()
         elif not self._is_paused and not self._transport.is_closing():

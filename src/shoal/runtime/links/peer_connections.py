@@ -19,7 +19,7 @@ from shoal.broker.wire import Codec, WireError, first_frame
 from shoal.runtime.addresses import Address
 from shoal.runtime.bounded_lines import BoundedLines
 from shoal.runtime.tls.contexts import TlsContexts, certified_names
-from shoal.runtime.tls.listener import TlsListener, listen
+from shoal.runtime.tls.listener import Listener, listen
 
 # A hello takes a hundred bytes; what is not one is not read on.
 MAX_HELLO_BYTES = 4_096
@@ -176,9 +176,7 @@ def _bounded_lines() -> BoundedLines:
     return BoundedLines(_log, "peer connection refused", lambda: int(loop.time() * 1e6))
 
 
-async def listen_for_peers(
-    door: Door, address: Address, tls: TlsContexts | None
-) -> asyncio.Server | TlsListener:
+async def listen_for_peers(door: Door, address: Address, tls: TlsContexts | None) -> Listener:
     """Take connections of other brokers; the log says who is refused, and why, once in a while."""
     lines = _bounded_lines()
     return await listen(

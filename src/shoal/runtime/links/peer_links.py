@@ -40,7 +40,7 @@ from shoal.runtime.links.table import Links
 from shoal.runtime.node import Node
 from shoal.runtime.storage.overlay_file import Overlay
 from shoal.runtime.storage.spool_files import Spools
-from shoal.runtime.tls.listener import TlsListener
+from shoal.runtime.tls.listener import Listener
 
 TICK_S = 1.0
 # Connections that have not said who they are; more are closed as they come.
@@ -75,7 +75,7 @@ class PeerLinks:
         self._by_connection: dict[PeerConnection, Link] = {}
         self._strangers: set[PeerConnection] = set()
         self._to_flush: dict[Link, None] = {}
-        self._server: asyncio.Server | TlsListener | None = None
+        self._server: Listener | None = None
         self._ticking: asyncio.TimerHandle | None = None
         self._rounds = Rounds(TICK_S)
         self._is_stopping = False

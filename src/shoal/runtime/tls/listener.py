@@ -1,7 +1,8 @@
-"""A listener for TLS that says whose handshake fails, and why.
+"""A listener that takes a few connections in at a time, and says whose TLS does not begin, and why.
 
-asyncio's own server drops such a connection without a word, so nobody would hear of clients, or of
-brokers, that do not trust a broker's certificate.  Who hangs up before a handshake has begun, as
+asyncio's own servers take in all that wait, a thousand and more, before they look elsewhere.  And
+where a handshake fails they drop the connection without a word, so nobody would hear of clients, or
+of brokers, that do not trust a broker's certificate.  Who hangs up before a handshake has begun, as
 load balancers do to see whether somebody listens, is not told of.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import itertools
 import socket
 import ssl
 from collections.abc import Callable, Coroutine
@@ -16,6 +18,8 @@ from collections.abc import Callable, Coroutine
 from shoal.runtime.addresses import Address
 
 BACKLOG = 1_024
+# So many are taken in before others have their turn, in a few milliseconds.
+AT_ONCE = 32
 # Too many files are open, or no memory is left: others may be closed meanwhile.
 _SHORT = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _SHORT_PAUSE_S = 1.0
@@ -31,29 +35,25 @@ async def listen(
     tls: ssl.SSLContext | None,
     failed: Failed,
     who: str = "client",
-) -> asyncio.Server | TlsListener:
-    """Take connections, over TLS if there is a context; `failed` and `who` as of `TlsListener`."""
-    server: asyncio.Server | TlsListener
-    if tls is None:
-        loop = asyncio.get_running_loop()
-        server = await loop.create_server(protocol, *address, backlog=BACKLOG)
-    else:
-        server = TlsListener(protocol, tls, failed, who)
-        await server.start(address)
-    for listener in server.sockets:
-        # Inherited by its connections: a client without a keep alive that vanishes is noticed.
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+) -> Listener:
+    """Take connections, over TLS if there is a context; `failed` and `who` as of `Listener`."""
+    server = Listener(protocol, tls, failed, who)
+    await server.start(address)
     return server
 
 
-class TlsListener:
+class Listener:
     """Takes connections; `failed` is told from which address, and why, where TLS does not begin.
 
-    `who` is what connects, in words.
+    `who` is what connects, in words.  Without a context there is no TLS.
     """
 
     def __init__(
-        self, protocol: Protocol, context: ssl.SSLContext, failed: Failed, who: str = "client"
+        self,
+        protocol: Protocol,
+        context: ssl.SSLContext | None,
+        failed: Failed,
+        who: str = "client",
     ) -> None:
         self.sockets: list[socket.socket] = []
         self._protocol = protocol
@@ -71,6 +71,8 @@ class TlsListener:
             for family, where in {(family, where) for family, *_, where in found}:
                 listener = socket.create_server(where[:2], family=family, backlog=BACKLOG)
                 listener.setblocking(False)
+                # Inherited by connections: a client without a keep alive that vanishes is noticed.
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
                 self.sockets.append(listener)
         except OSError:
             self.close()
@@ -83,7 +85,10 @@ class TlsListener:
         for task in self._tasks:
             task.cancel()
         for listener in self.sockets:
-            listener.close()
+            if listener.fileno() != -1:
+                # At once: the next socket may have its number before its task has ended.
+                asyncio.get_running_loop().remove_reader(listener)
+                listener.close()
 
     def _run(self, what: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(what)
@@ -91,8 +96,10 @@ class TlsListener:
         task.add_done_callback(self._tasks.discard)
 
     async def _accept(self, listener: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
+        loop, begin = asyncio.get_running_loop(), self._begin
+        for number in itertools.count(1):
+            if not number % AT_ONCE:  # while some wait, the next comes without a pause
+                await asyncio.sleep(0.0)
             try:
                 taken, peer = await loop.sock_accept(listener)
             except OSError as error:
@@ -100,15 +107,29 @@ class TlsListener:
                 await asyncio.sleep(_SHORT_PAUSE_S if error.errno in _SHORT else 0.0)
                 continue
             taken.setblocking(False)
-            self._run(self._shake_hands(taken, str(Address(*peer[:2]))))
+            self._run(begin(taken, peer))
 
-    async def _shake_hands(self, taken: socket.socket, address: str) -> None:
+    async def _begin(self, taken: socket.socket, peer: tuple[str, int]) -> None:
+        if self._context is not None:
+            await self._shake_hands(taken, str(Address(*peer[:2])), self._context)
+            return
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(self._protocol, taken)
+        except OSError:
+            taken.close()  # its client has gone
+        except asyncio.CancelledError:
+            taken.close()
+            raise
+
+    async def _shake_hands(
+        self, taken: socket.socket, address: str, context: ssl.SSLContext
+    ) -> None:
         has_spoken = False
         try:
             async with asyncio.timeout(HANDSHAKE_S):
                 has_spoken = await _speaks(taken)
                 await asyncio.get_running_loop().connect_accepted_socket(
-                    self._protocol, taken, ssl=self._context
+                    self._protocol, taken, ssl=context
                 )
         except ssl.SSLError as error:
             self._failed(address, handshake_failure(error, self._who))

@@ -20,7 +20,7 @@ class MqttSocket(Lingering):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport = cast(asyncio.Transport, transport)  # uvloop has types of its own
         transport.set_write_buffer_limits(WRITE_BUFFER_BYTES)
-        self._begin(transport, self._take)
+        self._begin(transport, self._take, self._door.rounds)
         self._connection = self._door.opened(self, transport, self._listener)
 
     def _take(self, data: bytes) -> None:

@@ -72,7 +72,7 @@ class WebSocket(Lingering):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport = cast(asyncio.Transport, transport)  # uvloop has types of its own
         transport.set_write_buffer_limits(WRITE_BUFFER_BYTES)
-        self._begin(transport, self._take)
+        self._begin(transport, self._take, self._door.rounds)
         loop = asyncio.get_running_loop()
         self._timeout = loop.call_later(HANDSHAKE_TIMEOUT_S, self._too_late)
 
