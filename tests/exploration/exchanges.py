@@ -328,6 +328,25 @@ class LinkExchanges(Network):
 
     def judge(self, state: State) -> list[str]:
         """What is wrong at an end, where nothing is under way any more."""
+        problems = self.judge_links(state)
+        if problems:
+            return problems
+        links = [tuple(sorted(ends)) for ends in state.left.up]
+        home = [(self.promise, self.home(state))]
+        expected = expected_tables(links, home, self.interests)
+        tables = {name: self._overlay(state, name).tables for name in self.brokers}
+        problems += check_tables(expected, tables)
+        problems += self._judge_deliveries(state)
+        draft = Draft(state)
+        self.publish(draft, LAST)
+        seen = self.settled(draft.state()).seen
+        for watcher, keys in zip(self.watchers, seen, strict=True):
+            if keys.count((self.clients[-1], LAST)) != 1:
+                problems.append(f"what comes last does not reach {watcher} once")
+        return problems
+
+    def judge_links(self, state: State) -> list[str]:
+        """Whether there is one tree, of which every broker knows the same, and nobody is quiet."""
         left: Left = state.left
         links = [tuple(sorted(ends)) for ends in left.up]
         problems = []
@@ -351,16 +370,6 @@ class LinkExchanges(Network):
             if overlay._ring.state is not RingState.FREE or overlay._waiting:
                 problems.append(f"{name} is {overlay._ring.state}, {overlay._waiting}")
         problems += [f"{who} holds" for who, but in enumerate(left.holding) if but is not None]
-        home = [(self.promise, self.home(state))]
-        expected = expected_tables(links, home, self.interests)
-        problems += check_tables(expected, {name: each.tables for name, each in overlays.items()})
-        problems += self._judge_deliveries(state)
-        draft = Draft(state)
-        self.publish(draft, LAST)
-        seen = self.settled(draft.state()).seen
-        for watcher, keys in zip(self.watchers, seen, strict=True):
-            if keys.count((self.clients[-1], LAST)) != 1:
-                problems.append(f"what comes last does not reach {watcher} once")
         return problems
 
     def _overlay(self, state: State, name: str) -> Any:

@@ -18,6 +18,7 @@ from tests.overlays.self_organising.quiet_ring.test_quiet_ring import Cycle
 from tests.seeds.faults.random_exchanges import is_tree
 from tests.seeds.networks.random_network import SECOND_US
 
+SOAK = pytest.mark.soak
 # No message takes less.
 STEP_US = 100
 
@@ -53,8 +54,8 @@ AHEAD_S = pytest.mark.parametrize(
 class LateNews:
     """An exchange of which only some of the cycle's brokers hear that it is done, for a while."""
 
-    def __init__(self, links: int, remove: int, ahead_s: int) -> None:
-        self.network = Cycle(links, clocks_us={"B0": ahead_s * SECOND_US})
+    def __init__(self, links: int, remove: int, ahead_s: int, seed: int = 1) -> None:
+        self.network = Cycle(links, seed, clocks_us={"B0": ahead_s * SECOND_US})
         self.world = self.network.world
         self.cycle = self.network.cycle
         self.remove = remove
@@ -126,3 +127,19 @@ def test_those_who_know_are_cut_off(
     news.exchange(count)
     news.change(meanwhile)
     news.meet()
+
+
+@pytest.mark.parametrize(
+    "seed", [*range(2, 8), *(pytest.param(n, marks=SOAK) for n in range(8, 60))]
+)
+def test_what_was_said_of_a_subscription_before_does_not_hide_it(seed: int) -> None:
+    """Over the new link came what had gone out over the old one, back to where its client is.
+
+    It depends on how long messages take, so on the seed.
+    """
+    for links, remove in ((4, 1), (4, 2), (6, 2), (6, 4)):
+        news = LateNews(links, remove, 0, seed)
+        news.world.crash(news.exchange(1), "B0")
+        news.world.run(until_us=20 * SECOND_US)
+        news.world.restart(30 * SECOND_US, "B0")
+        news.meet()

@@ -150,6 +150,10 @@ class Exchange:
         """Whether the neighbour has yet to say that these are all its advertisements."""
         return neighbour in self._stale_advertisements
 
+    def is_telling_subscriptions(self, neighbour: BrokerId) -> bool:
+        """Whether the neighbour has yet to say that these are all its subscriptions."""
+        return neighbour in self._stale_subscriptions
+
     def heard_advertisement(self, neighbour: BrokerId, id: AdvertisementId) -> bool:
         """The neighbour said this one; whether it was stale."""
         stale = self._stale_advertisements.get(neighbour, {})

@@ -28,6 +28,7 @@ from shoal.model import (
     SubscriptionId,
 )
 from shoal.overlays.merging import OwnMerging
+from shoal.overlays.tree.hearsay import Hearsay
 from shoal.overlays.tree.routing_table import AdvertisementEntry, RoutingTable, SubscriptionEntry
 from shoal.overlays.tree.telling import Telling
 
@@ -48,6 +49,7 @@ class Propagation:
         self.neighbours = sorted(neighbours)
         # By neighbour, in whose direction what was beyond it is since tables have turned silently.
         self.turned: dict[BrokerId, tuple[BrokerId, ...]] = {}
+        self.hearsay = Hearsay()
 
     # --- advertisements -----------------------------------------------------------------------
 
@@ -210,14 +212,36 @@ class Propagation:
     # --- subscriptions ------------------------------------------------------------------------
 
     def add_subscription(
-        self, subscription: Subscription, hop: BrokerId | None, out: list[Effect]
+        self,
+        subscription: Subscription,
+        hop: BrokerId | None,
+        out: list[Effect],
+        *,
+        is_new_link: bool = False,
     ) -> None:
-        """Store, and forward along overlapping advertisements.  A known id is replaced."""
+        """Store, and forward along overlapping advertisements.  A known id is replaced.
+
+        Unless it comes with the tables of a new link, which may be what was said before the old
+        one went: then its last hop holds until it takes the subscription back.
+        """
         known = self.tables.subscriptions.get(subscription.id)
         if known is not None:
-            if known.subscription == subscription and known.last_hop == hop:
+            is_same, before = known.subscription == subscription, known.last_hop
+            if is_same and before == hop:
                 return
-            self.remove_subscription(subscription.id, known.last_hop, out)
+            if is_same and is_new_link:
+                self.hearsay.add(subscription, hop)
+                return
+            others = self.hearsay.take_all(subscription.id)
+            self.remove_subscription(subscription.id, before, out)
+            if is_same:
+                others[before] = subscription
+            others.pop(hop, None)
+            self.hearsay.put(subscription.id, others)
+        self._place(subscription, hop, out)
+
+    def _place(self, subscription: Subscription, hop: BrokerId | None, out: list[Effect]) -> None:
+        """Store what is not in the table, and what follows from that."""
         merging = self.tables.merging
         if hop is not None or merging is None:
             self._store(subscription, hop, out)
@@ -255,9 +279,18 @@ class Propagation:
     def _remove(
         self, ids: Iterable[SubscriptionId], hop: BrokerId | None, out: list[Effect]
     ) -> None:
-        found = (self.tables.subscriptions.get(id) for id in ids)
+        given = list(ids) if self.hearsay else ids
+        found = (self.tables.subscriptions.get(id) for id in given)
         known = [entry for entry in found if entry is not None and entry.last_hop == hop]
         self._telling.remove(known, out)
+        if not self.hearsay:
+            return
+        for id in given:
+            self.hearsay.drop(id, hop)
+        for entry in known:
+            other = self.hearsay.take(entry.id)
+            if other is not None:
+                self._place(*other, out)
 
     def unsubscribe_all(self, client: ClientId, out: list[Effect]) -> None:
         """Undo all that a client subscribed to here."""
@@ -280,6 +313,7 @@ class Propagation:
         """These neighbours have taken the place of one, if any; the tables have turned."""
         if old is not None:
             self.neighbours.remove(old)
+            self.hearsay.drop_all(old)
             if self.tables.wanted is not None:
                 self.tables.wanted.pop(old, None)
         for neighbour in new:
@@ -290,6 +324,7 @@ class Propagation:
         if neighbour in self.neighbours:
             self.neighbours.remove(neighbour)
         self.tables.forget_told(neighbour)
+        self.hearsay.drop_all(neighbour)
         for row in self.tables.advertisements.values():
             row.others.pop(neighbour, None)
 

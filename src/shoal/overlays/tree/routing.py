@@ -60,7 +60,7 @@ from shoal.overlays.tree.messages import (
     Succeeded,
 )
 from shoal.overlays.tree.propagation import Propagation
-from shoal.overlays.tree.routing_table import Route
+from shoal.overlays.tree.routing_table import Route, SubscriptionEntry
 from shoal.overlays.tree.turning import Turn, turn_tables
 
 
@@ -155,7 +155,8 @@ class TreeRouting(BaseStrategy):
             case Subscribe(subscription):
                 check_filter(subscription.filter, "subscription", subscription.id)
                 self._exchange.heard_subscription(neighbour, subscription.id)
-                self.propagation.add_subscription(subscription, neighbour, out)
+                is_new = self._exchange.is_telling_subscriptions(neighbour)
+                self.propagation.add_subscription(subscription, neighbour, out, is_new_link=is_new)
             case Unsubscribe(subscription_id):
                 self.propagation.remove_subscription(subscription_id, neighbour, out)
             case AdvertisementsSaid():
@@ -188,7 +189,7 @@ class TreeRouting(BaseStrategy):
                 self.propagation.add_subscription(subscription, None, out)
             case Unsubscribe(subscription_id):
                 entry = self.tables.subscriptions.get(subscription_id)
-                if entry is None or entry.last_hop is not None or entry.client != client:
+                if entry is None or entry.client != client or not self._is_here(entry):
                     raise ProtocolError(f"{client} has no subscription {subscription_id} here")
                 self.propagation.remove_subscription(subscription_id, None, out)
             case Goodbye():
@@ -314,7 +315,7 @@ class TreeRouting(BaseStrategy):
         """Whether all neighbours have said each other their tables, and none is about to leave."""
         is_settled = all(map(self._exchange.is_settled, self._neighbours))
         is_leaving = self._leaver.is_engaged or not self._succession.is_free
-        return self.is_ready and is_settled and not is_leaving
+        return self.is_ready and is_settled and not (is_leaving or self.propagation.hearsay)
 
     def turn(
         self,
@@ -371,6 +372,10 @@ class TreeRouting(BaseStrategy):
         if known is not None and known.last_hop is not None and known.rank >= moves:
             hop = known.last_hop
             raise ProtocolError(f"advertisement {advertisement_id} is known from {hop} already")
+
+    def _is_here(self, entry: SubscriptionEntry) -> bool:
+        """Whether a subscription is a local client's, also if it is said to be elsewhere."""
+        return entry.last_hop is None or self.propagation.hearsay.has(entry.id, None)
 
     def _check_subscription(self, client: ClientId, subscription: Subscription) -> None:
         entry = self.tables.subscriptions.get(subscription.id)

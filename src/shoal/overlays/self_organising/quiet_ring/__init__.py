@@ -34,7 +34,10 @@ from outside.
 - "It is done" may come too late: the old link has since gone for another, or other links of the
   cycle have. Who notices says that the exchange is void, both ways round the cycle, and who has
   done its part undoes it (`links/late_verdicts.py`). No two clocks are compared for that: a verdict
-  says until when, by any clock, its links had changed before.
+  says until when, by any clock, its links had changed before.  Two that come too late at once may
+  each take a link of the other's cycle: each broker on both cycles hears one first, and takes the
+  other for void.  What had been said over an old link may come back over the new one:
+  `overlays/tree/hearsay.py` keeps it from hiding a client.
 - If all brokers of a cycle are killed as the first decides, both links may be remembered.
   Broadcasts then come round from both sides; the last link of the cycle by name goes, after a word
   has gone round it (`cycles.py`).

@@ -119,7 +119,8 @@ class QuietRing(Steps):
         elif self.verdicts.are_revised_by(verdict):
             # Else its part is done here, and its links may have changed since: another broker that
             # had to decide says a later time.
-            if self._late.is_overtaken(ring, verdict, was_kept=known is not None):
+            is_crossed = self.verdicts.have_taken_a_link_since(verdict)
+            if is_crossed or self._late.is_overtaken(ring, verdict, was_kept=known is not None):
                 void = msgspec.structs.replace(
                     verdict, is_done=False, at_us=verdict.at_us + 1, reason=OVERTAKEN, is_void=True
                 )

@@ -34,6 +34,18 @@ class Verdicts:
         known = self.known.get(verdict.key)
         return verdict.is_done and (known is None or not (known.is_done or known.is_void))
 
+    def have_taken_a_link_since(self, verdict: Verdict) -> bool:
+        """Whether another exchange, known later than this one, has ended a link of its cycle.
+
+        Not its own new link: that was none then.  False when nothing is known of this one.
+        """
+        keys = list(self.known)
+        if verdict.key not in self.known:
+            return False
+        path = [{*ends} for ends in verdict.exchange.links[:-1]]
+        later = (self.known[key] for key in keys[keys.index(verdict.key) + 1 :])
+        return any(each.is_done and {*each.exchange.old_link} in path for each in later)
+
     def tell(self, neighbour: BrokerId, key: ExchangeKey, out: list[Effect]) -> None:
         """Say what became of an exchange, if it is known, to a broker that there is a link to."""
         if (verdict := self.known.get(key)) is not None:

@@ -1,0 +1,199 @@
+"""Those who decided on exchanges alone, and died, are back: every order of all that is said then.
+
+The others took the exchanges for given up, and the second was begun after that.  They have lived
+on; what the deciders remember says otherwise.  In the end there must be one tree, of which all know
+the same, and tables that are the oracle's.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+
+from shoal.broker.effects import LinkState, Started
+from shoal.broker.messages import Subscribe
+from shoal.broker.strategy import BrokerContext
+from shoal.overlays.self_organising.exchanges import LinkExchange
+from shoal.overlays.self_organising.links.memory import DONE, STANDINGS, Memory
+from shoal.overlays.self_organising.links.overlay import Overlay
+from shoal.overlays.self_organising.quiet_ring.ring import Ring
+from shoal.overlays.self_organising.quiet_ring.ring_messages import Standing, Verdict
+from tests.broker.transcript import advertisement, subscription
+from tests.exploration.exchange_steps import Left
+from tests.exploration.exchanges import LinkExchanges
+from tests.exploration.network import DEAD, Draft, Network, State
+from tests.forced_exchanges import Forced
+
+# The numbers of a cycle's brokers, the decider first, and which link goes.
+Decided = tuple[tuple[int, ...], int]
+
+# What a decider knew, long after what is settled by those that gave up.
+DECIDED_US = 100
+
+
+class Bare:
+    """In a tree's place: which links belong to it, and no tables."""
+
+    def __init__(self, neighbours: tuple[str, ...]) -> None:
+        self.neighbours = dict.fromkeys(neighbours)
+        self.turned: dict[str, tuple[str, ...]] = {}
+        self.propagation = self
+        self.is_ready = self.is_at_rest = True
+        self.is_moving = False
+
+    def is_neighbour(self, broker: str) -> bool:
+        return broker in self.neighbours
+
+    def takes_link(self, *arguments: Any) -> bool:
+        return False
+
+    def relink(self, neighbour: str, state: LinkState, *_: Any) -> None:
+        self.neighbours.pop(neighbour, None)
+        if state is LinkState.UP:
+            self.neighbours[neighbour] = None
+
+    def _nothing(self, *arguments: Any) -> None:
+        """No tables, nothing to wait for."""
+
+    surround = start = expect = began_anew = wants = dismiss = replaced = _nothing
+
+
+class BareLinks(Forced):
+    """A broker that has links and nothing else."""
+
+    def __init__(self, context: BrokerContext) -> None:
+        super().__init__(context)
+        self.tree: Any = Bare(tuple(context.neighbours))
+        self.routing: Any = self.tree
+        self.overlay = Overlay(context, self, self.tree, self.tree)
+
+
+class LateVerdictsMeet(LinkExchanges):
+    """A line of brokers B1, B2, ...; each exchange was decided on by its first broker, which died.
+
+    Without a publisher nothing but links is looked at.
+    """
+
+    def __init__(
+        self,
+        exchanges: tuple[Decided, ...],
+        *,
+        brokers: int = 4,
+        publisher: str = "",
+        subscribers: tuple[str, ...] = (),
+    ) -> None:
+        names = tuple(f"B{number}" for number in range(1, brokers + 1))
+        strategy = Forced if publisher else BareLinks
+        Network.__init__(self, names, self.clients, strategy)
+        self.links = tuple(pairwise(names))
+        self.decided = tuple(
+            LinkExchange(cycle=tuple(f"B{each}" for each in cycle), remove=remove, saving=0)
+            for cycle, remove in exchanges
+        )
+        self.exchange = self.decided[0]
+        self.fault, self.timely, self.requests, self.is_sure = (), False, (), False
+        away = [exchange.cycle[0] for exchange in self.decided]
+        self.publisher = publisher
+        self.promise = advertisement("a", publisher=self.clients[-1])
+        self.interests = [(subscription(f"s{name}"), name) for name in subscribers]
+        self.watchers = [interest.id for interest, _ in self.interests]
+        self._memories = self._remembered(names)
+        up = frozenset(frozenset(ends) for ends in self.links)
+        lives = [
+            DEAD if name in away else self.fresh(name, self._neighbours(name, up)) for name in names
+        ]
+        draft = Draft(
+            State(
+                (*lives, DEAD),
+                ((),) * len(self.ways),
+                frozenset(way for ends, way in self.ways.items() if frozenset(ends) not in up),
+                (),
+                0,
+                ((),) * len(self.watchers),
+                Left(begins=0, holding=(None,) * brokers, up=up, lasting=up),
+            )
+        )
+        for ends, way in self.ways.items():
+            if {*ends} & {*self.clients}:
+                draft.closed.discard(way)
+        for name in names:
+            if name not in away:
+                self._start(draft, name)
+        self._set_out(draft, [name for name in names if name not in away])
+        for name in away:
+            for neighbour in self._neighbours(name, up):
+                self.sever(draft, name, neighbour, *({neighbour} - {*away}))
+        draft = Draft(self.settled(draft.state()))
+        draft.left = draft.left._replace(up=frozenset(each for each in up if not each & {*away}))
+        for name in away:
+            draft.lives[self.index[name]] = self.fresh(name, (), self._neighbours(name, up))
+            self._start(draft, name)
+            self._set_out(draft, [name])
+            for neighbour in self._neighbours(name, up):
+                ends = frozenset((name, neighbour))
+                if ends not in draft.left.up:
+                    draft.left = draft.left._replace(up=draft.left.up | {ends})
+                    self.join(draft, name, neighbour)
+        self.start = draft.state()
+
+    def _start(self, draft: Draft, name: str) -> None:
+        memory = self._memories[name]
+        rows = {each: memory.standing(each) for each in memory._rows}
+        facts = {STANDINGS: msgspec.to_builtins(rows), DONE: msgspec.to_builtins(memory.verdicts)}
+        started = Started(former=(), give_up_us=60_000_000, facts=facts)
+        self.take(draft, self.index[name], self.lives.input(started))
+
+    def _set_out(self, draft: Draft, names: list[str]) -> None:
+        """The clients of these brokers are there."""
+        if self.publisher in names:
+            self.advertise(draft)
+        for interest, home in self.interests:
+            if home in names:
+                self._ask(draft, home, Subscribe(interest))
+
+    def _remembered(self, names: tuple[str, ...]) -> dict[str, Memory]:
+        """What each broker has settled: the decider that it is done, the others that it is not."""
+        memories = {
+            name: Memory([end for ends in self.links if name in ends for end in {*ends} - {name}])
+            for name in names
+        }
+        for number, exchange in enumerate(self.decided):
+            rings = {name: Ring(name, exchange) for name in exchange.cycle}
+            latest_us = max(
+                0,
+                *(
+                    memories[name].standing(ring.opposite).since_us
+                    for name, ring in rings.items()
+                    if ring.opens_link
+                ),
+                *(
+                    memories[name].standing(ring.before).since_us
+                    for name, ring in rings.items()
+                    if ring.ends_link
+                ),
+            )
+            key = exchange.cycle[-1], number + 1
+            done = Verdict(key, exchange, True, DECIDED_US * (number + 1), latest_us=latest_us)
+            kept = Verdict(key, exchange, False, latest_us + 1, "lost", latest_us)
+            for name, ring in rings.items():
+                verdict = done if ring.is_first else kept
+                memories[name].became(verdict)
+                if ring.opens_link:
+                    standing = Standing(verdict.is_done, verdict.at_us)
+                    memories[name].put(ring.opposite, standing)
+                if ring.ends_link:
+                    memories[name].put(ring.before, Standing(not verdict.is_done, verdict.at_us))
+        return memories
+
+    def carry_out(self, draft: Draft, who: int, effect: tuple[Any, ...]) -> None:
+        """Who has just heard that a link is none of the tree's refuses what still comes over it."""
+        if effect[0] != "refused":
+            super().carry_out(draft, who, effect)
+
+    def judge(self, state: State) -> list[str]:
+        return super().judge(state) if self.publisher else self.judge_links(state)
+
+    def published(self, state: State) -> list[int]:
+        return []

@@ -1,0 +1,61 @@
+"""Exchanges that all but their deciders took for given up, whatever is said first at the end."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from shoal.overlays.self_organising.quiet_ring.verdicts import Verdicts
+from tests.exploration.late_verdicts import Decided, LateVerdictsMeet
+from tests.exploration.test_exchanges import explored
+
+ONE: list[Decided] = [
+    (cycle, remove)
+    for cycle in [(1, 2, 3, 4), (4, 3, 2, 1), (2, 3, 4), (3, 2, 1), (1, 2, 3)]
+    for remove in range(len(cycle) - 1)
+]
+# Each takes a link of the other's cycle, and the two have no end in common.
+CROSSED: list[tuple[Decided, Decided]] = [
+    (((1, 2, 3, 4, 5), 1), ((2, 3, 4, 5), 2)),
+    (((1, 2, 3, 4, 5), 3), ((5, 4, 3, 2), 2)),
+    (((5, 4, 3, 2, 1), 1), ((4, 3, 2, 1), 2)),
+    (((5, 4, 3, 2, 1), 3), ((1, 2, 3, 4), 2)),
+]
+
+
+@pytest.mark.parametrize("decided", ONE)
+def test_one_in_every_order(decided: Decided) -> None:
+    print(explored(LateVerdictsMeet((decided,))))
+
+
+@pytest.mark.parametrize("decided", ONE[:3])
+def test_one_and_its_tables_in_every_order(decided: Decided) -> None:
+    print(explored(LateVerdictsMeet((decided,), publisher="B1", subscribers=("B4",))))
+
+
+def _walk(meeting: LateVerdictsMeet, random: Random) -> list[str]:
+    """Some order; what is wrong at its end."""
+    state = meeting.start
+    while found := [after for _, after in meeting.steps(state)]:
+        state = random.choice(found)
+    return meeting.judge(state)
+
+
+def _walks(decided: tuple[Decided, Decided]) -> list[str]:
+    meeting = LateVerdictsMeet(decided, brokers=5)
+    return [each for seed in range(20) for each in _walk(meeting, Random(seed))]
+
+
+@pytest.mark.parametrize("decided", CROSSED)
+def test_two_of_which_each_takes_a_link_of_the_other(decided: tuple[Decided, Decided]) -> None:
+    """Both done, there were a cycle, and brokers cut off: every order would be too many."""
+    assert _walks(decided) == []
+
+
+@pytest.mark.parametrize("decided", CROSSED)
+def test_the_judge_notices_when_both_are_done(
+    decided: tuple[Decided, Decided], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Verdicts, "have_taken_a_link_since", lambda self, verdict: False)
+    assert _walks(decided)
