@@ -63,6 +63,10 @@ _GRID = (
     "A grid's ways go by geography, as aircraft do: who wants a cell is beside its root; a ring's "
     "roots are anywhere."
 )
+_FAR = (
+    "The larger the cluster, the farther users are from their brokers: of 50 that is more than "
+    "what ways between brokers are shorter. Up to users' brokers delay falls at every step."
+)
 _NEAR = Band(0, 0.05, "less", "any less", 0.05, in_points=True)
 _FEWER = Band(1e-9, 1, "more", "any less", 0)
 _LESS = Band(1e-9, 1, "more", f"any less; {_NONE}", 0)
@@ -96,7 +100,7 @@ CLAIMS: Sequence[Claim[Evidence]] = (
     Claim("overhead-geops", _PLACE, "... against GeoPS", "20 % fewer", less(overhead, "geops"),
           cut_by(0.20), _FRIENDS),
     Claim("gain-grows", _PLACE, "Delay and messages fall with the size of the cluster (6f)",
-          "at every step", gain_grows, always(), _FRIENDS),
+          "at every step", gain_grows, always(), _FAR),
     Claim("ten", _PLACE, "Clusters of ten are enough to be better than all others (4)",
           "in all", ten_suffices, always(), _FRIENDS),
     Claim("changes", _CHANCE, "Topics that brokers begin or cease to want (7a)", "80 % fewer",
