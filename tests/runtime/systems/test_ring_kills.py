@@ -10,23 +10,24 @@ from tests.runtime.processes import processes, wait_until
 
 COUNT = 600
 TOPICS = 12
-# Each is the root of some topics, the first also the manager.
+LINKS = {"links": [], "link_limits": {"give_up_us": 2_000_000, "silence_us": 2_000_000}}
+# Each is the root of some topics, the first also the manager; in clusters both are gateways, until
+# brokers change places.
 RING = {
-    "system": "dynatops",
-    "links": [],
-    "link_limits": {"give_up_us": 2_000_000, "silence_us": 2_000_000},
-    "dynatops": {
-        "brokers": [f"B{number}" for number in range(1, 7)],
-        "reconfigure_us": 500_000,
-        "price_percent": 0,
-    },
+    "brokers": [f"B{number}" for number in range(1, 7)],
+    "reconfigure_us": 500_000,
+    "price_percent": 0,
 }
+SYSTEMS = {"dynatops": RING, "hybrid": {**RING, "per_gateway": 3}}
 
 
 @pytest.mark.soak
+@pytest.mark.parametrize("system", SYSTEMS)
 @pytest.mark.parametrize("killed", ["B1", "B4"])
-def test_a_killed_root_costs_nobody_else_a_message(tmp_path: Path, killed: str) -> None:
-    with processes(tmp_path, 6, **RING) as network:
+def test_a_killed_root_costs_nobody_else_a_message(
+    tmp_path: Path, killed: str, system: str
+) -> None:
+    with processes(tmp_path, 6, system=system, **{system: SYSTEMS[system]}, **LINKS) as network:
         readers = {name: network.client(name, f"s{name}").connect() for name in ("B2", "B5", "B6")}
         for place, reader in enumerate(readers.values()):
             for topic in [f"t/{each}" for each in range(place, TOPICS, 3)] if place else ["t/#"]:
