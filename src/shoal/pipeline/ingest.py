@@ -35,7 +35,8 @@ from shoal.pipeline.sources.declaration import Mapping, load_mapping
 from shoal.pipeline.sources.files import table_rows
 from shoal.pipeline.sources.headers import SourceError
 from shoal.pipeline.sources.publications import apply_mapping, publications, rejects, repeats
-from shoal.pipeline.sources.small_files import Parsed, are_small, attributes_type, parse_files
+from shoal.pipeline.sources.small.files import are_small, attributes_type, parse_files
+from shoal.pipeline.sources.small.rows import Parsed
 from shoal.pipeline.tables import write_small_table, write_table
 
 PUBLICATIONS = "publications.parquet"
@@ -50,8 +51,8 @@ class IngestCounts(msgspec.Struct, frozen=True, kw_only=True):
     """Rows read, kept as publications and rejected; and the publishers there are.
 
     `repeated` are those kept that repeat an earlier one, `reasons` how many rows were rejected for
-    which reason, whatever they said, the most frequent first; `absent` names the attributes that
-    none of those kept has, in order.
+    which reason, whatever they said, the most frequent first, and `examples` what the first of them
+    said; `absent` names the attributes that none of those kept has, in order.
     """
 
     read: int
@@ -60,6 +61,7 @@ class IngestCounts(msgspec.Struct, frozen=True, kw_only=True):
     publishers: int
     repeated: int
     reasons: dict[str, int]
+    examples: dict[str, str] = {}
     absent: list[str] = []
 
 
@@ -117,6 +119,7 @@ def write_rows(
             publishers=found[1],
             repeated=pq.read_table(folder / REPEATS, columns=["line"]).num_rows,
             reasons=tally(folder / REJECTS),
+            examples=examples(folder / REJECTS),
             absent=_absent(mapping, found[2:]) if found[0] else [],
         )
         write_counts(counts, folder)
@@ -174,6 +177,7 @@ def ingest_small(
             publishers=len({row.publisher for row in kept}),
             repeated=len(repeated),
             reasons=tally(folder / REJECTS),
+            examples=examples(folder / REJECTS),
             absent=_absent(mapping, present) if kept else [],
         )
         write_counts(counts, folder)
@@ -216,9 +220,27 @@ def write_counts(counts: IngestCounts, folder: Path) -> None:
 def tally(rejects: Path) -> dict[str, int]:
     """How many rows were rejected for which reason, the most frequent first, whatever they said."""
     found: Counter[str] = Counter()
-    for each in pq.read_table(rejects, columns=["reason"])["reason"].value_counts().to_pylist():
-        found[_SAID.sub(": … is not", each["values"])] += each["counts"]
+    for each in _reasons(rejects):
+        found[_whatever_was_said(each["values"])] += each["counts"]
     return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
+
+
+def examples(rejects: Path) -> dict[str, str]:
+    """Of each reason of `tally` the first as it stands in the table, with what the row said."""
+    found: dict[str, str] = {}
+    for each in _reasons(rejects):
+        found.setdefault(_whatever_was_said(each["values"]), each["values"])
+    return found
+
+
+def _reasons(rejects: Path) -> list[dict[str, Any]]:
+    """The reasons in the order in which they stand there first, and how often."""
+    counted = pq.read_table(rejects, columns=["reason"])["reason"].value_counts()
+    return list(counted.to_pylist())
+
+
+def _whatever_was_said(reason: str) -> str:
+    return _SAID.sub(": … is not", reason)
 
 
 def publications_table(path: Path) -> Path:

@@ -13,9 +13,10 @@ from pyspark.sql import SparkSession
 from shoal.cli.main import main
 from shoal.frames.reading import read_table_file
 from shoal.pipeline.ingest import ingest_mapped, ingest_small
-from shoal.pipeline.sources import small_files
+from shoal.pipeline.small.tables import NeedsSparkError
 from shoal.pipeline.sources.declaration import decode_mapping
-from shoal.pipeline.sources.small_files import NeedsSparkError, parse_files
+from shoal.pipeline.sources.small import files as small_files
+from shoal.pipeline.sources.small.files import parse_files
 
 MAPPING = """\
 publisher = ["site", "unit"]
@@ -145,3 +146,28 @@ def test_the_command_needs_no_spark_and_says_repeats_and_reasons(
     monkeypatch.setattr(small_files, "MOST_BYTES", 10)
     with pytest.raises(TypeError):  # it asks for Spark, which this test took away
         main(["ingest", str(mapping), str(data), "--out", str(tmp_path / "large")])
+
+
+def test_both_read_decimal_commas_and_several_formats_of_time(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    mapping, data = tmp_path / "sites.toml", tmp_path / "sites.csv"
+    mapping.write_text(
+        'delimiter = ";"\ndecimal = ","\npublisher = ["site"]\n'
+        'time = { column = "at", format = ["dd.MM.yyyy HH:mm", "iso8601", "epoch_s"] }\n'
+        '[columns]\nsite = "string"\nwind = "double"\n'
+    )
+    lines = ["at;site;wind", "01.01.2026 00:00;k\u00f6ln;12,5", "2026-01-01;k\u00f6ln;-,5e1"]
+    lines += ["1767225600;k\u00f6ln;7", "01.01.2026 00:00;k\u00f6ln;1.5", "1/1/26;k\u00f6ln;1,2,3"]
+    data.write_text("\ufeff" + "\r\n".join(lines), encoding="utf-8")
+    small = ingest_small(mapping, [data], tmp_path / "small")
+    assert small == ingest_mapped(spark, mapping, [data], tmp_path / "spark")
+    found = tables(tmp_path / "small")
+    assert found == tables(tmp_path / "spark")
+    rows = [(row["time_us"], row["attributes"]["wind"]) for row in found["publications"]]
+    assert rows == [(1_767_225_600_000_000, wind) for wind in (12.5, -5, 7)]
+    reasons = [row["reason"] for row in found["rejects"]]
+    assert reasons[0] == "column 'wind': '1.5' is not a number"
+    assert reasons[1].endswith(
+        "'1/1/26' is not a time of the form dd.MM.yyyy HH:mm or iso8601 or epoch_s"
+    )

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from shoal.frames.reading import read_table_file
 from shoal.pipeline.ingest import IngestCounts, ingest_mapped, ingest_small
 from shoal.pipeline.sources.declaration import decode_mapping
-from shoal.pipeline.sources.small_files import parse_files
+from shoal.pipeline.sources.small.files import parse_files
 
 MAPPING = """\
 publisher = ["site"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,6 +24,7 @@ from shoal.cli.support.spark import (
     check_exist,
     print_counts,
 )
+from shoal.cli.support.waiting import waiting
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 
 # Reasons that are said at the end; the table has all.
 MOST_REASONS = 5
+MOST_CHARACTERS = 400
+_DECIMAL_COMMA = re.compile(r"'[+-]?\d+,\d+' is not a number")
 
 
 def ingest(
@@ -48,8 +52,7 @@ def ingest(
 
     DIR/publications.parquet has the typed publications of every publisher, numbered by time;
     DIR/rejects.parquet the rows that were refused, with file, line and reason; DIR/repeats.parquet
-    those that repeat an earlier one exactly, and are kept.  Small files need no Spark, but Parquet
-    does.
+    those that repeat an earlier one exactly, and are kept.  Small files need no Spark.
     """
     given = files or []
     if source not in ("flights", "quotes") and not source.endswith(".toml"):
@@ -60,7 +63,8 @@ def ingest(
         raise UserError(f"{source}: name the files to read after it")
     check_exist(*([Path(source)] if source.endswith(".toml") else []))
     check_files(*given)
-    _check_tables(given, source)
+    with waiting(f"reading {source}"):
+        _check_tables(given, source)
     is_mapped = source.endswith(".toml")
     making = Making("ingest", out, overwrite, engine, master, memory)
     counts = making.make(
@@ -80,7 +84,7 @@ def ingest(
         },
     )
     if counts.rejected:
-        for line in _most_frequent(counts.reasons):
+        for line in _most_frequent(counts.reasons, counts.examples):
             print(f"shoal: {line}", file=sys.stderr)
         why = f"which, and why: {out / 'rejects.parquet'}"
         print(f"shoal: warning: rows were rejected; {why}", file=sys.stderr)
@@ -95,10 +99,12 @@ def ingest(
 
 
 def _check_tables(given: Sequence[Path], source: str) -> None:
-    """UserError for what is no table that is read more than once, and in parts."""
-    from shoal.frames.parquet_files import part_files
-    from shoal.pipeline.sources.headers import SourceError
+    """UserError for what is no table with the columns that are needed, before Spark is started."""
+    from shoal.frames.parquet_files import ParquetError, part_files
+    from shoal.pipeline.sources.declaration import MappingError, load_mapping
+    from shoal.pipeline.sources.headers import SourceError, first_line, header_names
     from shoal.pipeline.sources.json_lines import is_json, kind_of
+    from shoal.pipeline.sources.parquet_columns import check_tables
 
     for path in given:
         if path.is_dir():
@@ -109,9 +115,17 @@ def _check_tables(given: Sequence[Path], source: str) -> None:
         elif source == "quotes" and is_json(path):
             raise UserError(f"{path}: quotes are no JSON; declare them (docs/own-data.md)")
     try:
-        if given:
-            kind_of(given)
-    except SourceError as error:
+        if not given:
+            return
+        kind = kind_of(given)
+        if not source.endswith(".toml"):
+            return
+        mapping = load_mapping(Path(source))
+        if kind == "Parquet":
+            check_tables(given, mapping.file_columns)
+        for path in given if kind == "CSV" else ():
+            header_names(first_line(path), mapping.delimiter, mapping.file_columns, path)
+    except (MappingError, ParquetError, SourceError) as error:
         raise UserError(str(error)) from None
 
 
@@ -133,11 +147,21 @@ def _by_spark(
     return ingest_mapped(spark, Path(source), files, out, overwrite=overwrite)
 
 
-def _most_frequent(reasons: Mapping[str, int]) -> list[str]:
-    """The most frequent reasons, and how many are left."""
-    lines = [
-        f"{count:,} {'row' if count == 1 else 'rows'}: {reason}"
-        for reason, count in list(reasons.items())[:MOST_REASONS]
-    ]
+def _most_frequent(reasons: Mapping[str, int], examples: Mapping[str, str]) -> list[str]:
+    """The most frequent reasons, each with what its first row said, and how many are left."""
+    lines = []
+    for reason, count in list(reasons.items())[:MOST_REASONS]:
+        said = _shortened(examples.get(reason, reason))
+        rows = "1 row" if count == 1 else f"{count:,} rows"
+        like = ", the first of them" if count > 1 and said != reason else ""
+        lines.append(f"{rows}{like}: {said}")
     more = len(reasons) - MOST_REASONS
-    return lines if more < 1 else [*lines, f"reasons not shown: {more}"]
+    if more > 0:
+        lines.append(f"reasons not shown: {more}")
+    if any(_DECIMAL_COMMA.search(examples.get(reason, "")) for reason in reasons):
+        lines.append("numbers have a decimal comma: say decimal = ',' in the declaration")
+    return lines
+
+
+def _shortened(reason: str) -> str:
+    return reason if len(reason) <= MOST_CHARACTERS else f"{reason[:MOST_CHARACTERS]} …"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -15,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from shoal.cli.support.errors import UserError
+from shoal.cli.support.still import duration
 from shoal.cli.support.waiting import Waiting, waiting
 
 if TYPE_CHECKING:
@@ -37,6 +39,8 @@ _T = TypeVar("_T")
 
 LOCAL_MASTER = "local[*]"
 LOCAL_MEMORY = "4g"
+# A step that has taken less is not worth an estimate.
+SOON_S = 3.0
 # Of tables (Parquet, mostly) whose work Spark does in seconds.
 BRIEF_BYTES = 10_000_000
 
@@ -83,21 +87,26 @@ def spark_command(
             raise UserError(spark_complaint(error)) from error
 
 
-def parts_done(spark: SparkSession) -> Callable[[], str]:
-    """What says how far Spark is: `step 4: 9 of 16 parts`, empty between steps.
+def parts_done(
+    spark: SparkSession, now_s: Callable[[], float] = time.monotonic
+) -> Callable[[], str]:
+    """What says how far Spark is: `step 4: 9 of 16 parts, some 20 s more`, empty between steps.
 
-    Spark is asked at most once a second, however often the line is drawn.
+    Spark is asked at most once a second, however often the line is drawn.  A step's time is
+    estimated from its parts that are done.
     """
     from py4j.protocol import Py4JError
 
     tracker = spark.sparkContext.statusTracker()
-    said, asked_s = "", 0.0
+    said, asked_s = "", -math.inf
+    began_s: dict[int, float] = {}
 
     def ask() -> str:
         nonlocal said, asked_s
-        if time.monotonic() - asked_s < 1:
+        now = now_s()
+        if now - asked_s < 1:
             return said
-        asked_s = time.monotonic()
+        asked_s = now
         said = ""
         # A Spark that ends meanwhile answers no more.
         with contextlib.suppress(Py4JError, OSError):
@@ -105,7 +114,10 @@ def parts_done(spark: SparkSession) -> Callable[[], str]:
                 info = tracker.getStageInfo(stage)
                 if info is not None and info.numTasks:
                     done, parts = info.numCompletedTasks, info.numTasks
+                    passed_s = now - began_s.setdefault(stage, now)
                     said = f"step {stage + 1}: {done} of {parts} parts"
+                    if done and passed_s >= SOON_S:
+                        said += f", some {duration(passed_s * (parts - done) / done)} more"
         return said
 
     return ask

@@ -83,15 +83,22 @@ class TimeRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     column       where it stands
     format       a Spark datetime pattern such as `yyyy-MM-dd HH:mm`; or iso8601
                  (`2026-01-31T18:05:00.25+01:00`, down to the date alone); or epoch_s, epoch_ms,
-                 epoch_us; a Parquet date or timestamp needs none
+                 epoch_us; of a list the first that a text has; a Parquet date or timestamp needs
+                 none
     zone         the time zone of times that do not tell theirs
     expression   instead of a column, in Spark SQL
     """
 
     column: str | None = None
-    format: str | None = None
+    format: str | list[str] | None = None
     zone: str = "UTC"
     expression: str | None = None
+
+    @property
+    def formats(self) -> tuple[str, ...]:
+        """The formats, in the order in which they are tried; none without `format`."""
+        given = self.format
+        return () if given is None else (given,) if isinstance(given, str) else tuple(given)
 
 
 class Mapping(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -104,6 +111,7 @@ class Mapping(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     publish       which of these attributes are published; without, all
     separator     stands between the values of a publisher's name
     delimiter     of CSV files, one character
+    decimal       stands before the decimals of a number in text, a point or a comma
     null_values   texts that mean a missing value, beside the empty one
     """
 
@@ -114,6 +122,7 @@ class Mapping(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     publish: list[str] = []
     separator: str = "-"
     delimiter: str = ","
+    decimal: Literal[".", ","] = "."
     null_values: list[str] = []
 
     @property
@@ -205,5 +214,7 @@ def _check(mapping: Mapping) -> None:
             )
     if (time.column is None) == (time.expression is None):
         raise MappingError("time: give either `column` or `expression`")
+    if isinstance(time.format, list) and not time.format:
+        raise MappingError("time.format: the list is empty")
     if len(mapping.delimiter) != 1:
         raise MappingError(f"delimiter: {mapping.delimiter!r} is not one character")

@@ -27,7 +27,12 @@ from shoal.pipeline.sources.headers import (
     wrong_width,
 )
 from shoal.pipeline.sources.json_lines import NOT_JSON, Reader, check_lines, kind_of
-from shoal.pipeline.sources.parquet_columns import NANOSECONDS_AS_INTEGERS, nanosecond_columns
+from shoal.pipeline.sources.parquet_columns import (
+    NANOSECONDS_AS_INTEGERS,
+    lacks,
+    nanosecond_columns,
+    path_of,
+)
 
 
 def check_files(files: Sequence[Path]) -> None:
@@ -167,16 +172,16 @@ def parquet_rows(spark: SparkSession, files: Sequence[Path], needed: Sequence[st
     if in_nanoseconds:
         spark.conf.set(NANOSECONDS_AS_INTEGERS, "true")
     table = spark.read.parquet(*(str(file) for file in files))
-    if missing := [name for name in needed if name not in table.columns]:
-        raise SourceError(
-            f"{files[0]}: no column {', '.join(map(repr, missing))}; "
-            f"the table has {', '.join(map(repr, table.columns))}"
-        )
+    # A folder's name may be a column (day=2026-01-31), which no file of its has.
+    schema = pa.schema(list(_shape(table.schema)))
+    paths = {name: path_of(schema, name) for name in needed}
+    if missing := [name for name, path in paths.items() if path is None]:
+        raise SourceError(lacks(files[0], missing, table.columns))
     columns = [
-        _without_nanoseconds(name, in_nanoseconds[name])
+        _without_nanoseconds(_quoted(path or []), in_nanoseconds[name]).alias(name)
         if name in in_nanoseconds
-        else F.col(f"`{name}`")
-        for name in needed
+        else F.col(_quoted(path or [])).alias(name)
+        for name, path in paths.items()
     ]
     return table.select(
         _plain_path("_metadata.file_path").alias("file"),
@@ -187,11 +192,27 @@ def parquet_rows(spark: SparkSession, files: Sequence[Path], needed: Sequence[st
     )
 
 
-def _without_nanoseconds(name: str, has_zone: bool) -> Column:
+def _shape(kind: StructType) -> pa.StructType:
+    """The names of a table's columns, and of the fields of its structs."""
+    return pa.struct(
+        [
+            (
+                field.name,
+                _shape(field.dataType) if isinstance(field.dataType, StructType) else pa.null(),
+            )
+            for field in kind
+        ]
+    )
+
+
+def _quoted(path: Sequence[str]) -> str:
+    return ".".join("`" + part.replace("`", "``") + "`" for part in path)
+
+
+def _without_nanoseconds(column: str, has_zone: bool) -> Column:
     """The time of an integer in nanoseconds since 1970, whole microseconds of it."""
-    whole = f"`{name}` - pmod(`{name}`, 1000)"
-    time = F.timestamp_micros(F.expr(f"({whole}) div 1000"))
-    return (time if has_zone else time.cast("timestamp_ntz")).alias(name)
+    time = F.timestamp_micros(F.expr(f"({column} - pmod({column}, 1000)) div 1000"))
+    return time if has_zone else time.cast("timestamp_ntz")
 
 
 def table_rows(

@@ -12,37 +12,96 @@ import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
 import pyarrow.parquet as pq  # type: ignore[import-untyped]  # as above
 
 from shoal.frames.parquet_files import check_parquet, part_files
+from shoal.frames.spelling import did_you_mean
 from shoal.pipeline.sources.headers import SourceError
 
 # With it Spark takes a time in nanoseconds since 1970 for an integer, not for an error.
 NANOSECONDS_AS_INTEGERS = "spark.sql.legacy.parquet.nanosAsLong"
 
 
+def path_of(schema: pa.Schema | pa.StructType, name: str) -> list[str] | None:
+    """Where a column stands: by its own name, or as a field within structs, `position.lat`.
+
+    >>> position = pa.struct([("lat", pa.float64())])
+    >>> path_of(pa.schema([("position", position)]), "position.lat")
+    ['position', 'lat']
+    """
+    if name in schema.names:
+        return [name]
+    first, dot, rest = name.partition(".")
+    if not dot or first not in schema.names:
+        return None
+    kind = schema.field(first).type
+    within = path_of(_Fields(kind), rest) if pa.types.is_struct(kind) else None
+    return None if within is None else [first, *within]
+
+
+class _Fields:
+    """A struct's fields, found as a schema's are."""
+
+    def __init__(self, kind: pa.StructType) -> None:
+        self.names = [kind.field(place).name for place in range(kind.num_fields)]
+        self.field = kind.field
+
+
+def check_columns(file: Path, schema: pa.Schema, needed: Sequence[str]) -> None:
+    """SourceError for a column that is not there, that is there twice, or whose values are no
+    text, number, truth value or time.
+    """
+    if missing := [name for name in needed if path_of(schema, name) is None]:
+        raise SourceError(lacks(file, missing, schema.names))
+    for name in needed:
+        kind = kind_of_column(file, schema, name)
+        if pa.types.is_nested(kind) or pa.types.is_float16(kind):
+            raise SourceError(
+                f"{file}: column {name!r} is {kind}; ingest takes text, numbers, booleans, "
+                f"times and fields of structs ({name}.FIELD): cast the column first"
+            )
+
+
+def lacks(file: Path, missing: Sequence[str], names: Sequence[str]) -> str:
+    """What is said of columns that a table has not."""
+    near = did_you_mean(missing[0], list(names))
+    return (
+        f"{file}: no column {', '.join(map(repr, missing))}{near if '?' in near else ''}; "
+        f"the table has {', '.join(map(repr, names))}"
+    )
+
+
+def kind_of_column(file: Path, schema: pa.Schema, name: str) -> pa.DataType:
+    """A column's type; SourceError if there are two of that name."""
+    first, *rest = path_of(schema, name) or [name]
+    if len(schema.get_all_field_indices(first)) > 1:
+        raise SourceError(f"{file}: there are two columns {first!r}")
+    kind = schema.field(first).type
+    for part in rest:
+        kind = kind.field(part).type
+    return kind
+
+
 def nanosecond_columns(files: Sequence[Path], needed: Sequence[str]) -> dict[str, bool]:
     """Which of the `needed` columns hold times in nanoseconds; of each, whether they tell a zone.
 
-    SourceError for a column whose values no text, number, truth value or time can be, or that is
-    there twice; ParquetError for a file that is no Parquet.
+    SourceError for a column that `check_columns` refuses; ParquetError for a file that is no
+    Parquet.
     """
     found: dict[str, bool] = {}
     for path in files:
         check_parquet(path)
         for file in part_files(path):
             schema = pq.read_schema(file)
-            for name in needed:
-                places = schema.get_all_field_indices(name)
-                if len(places) > 1:
-                    raise SourceError(f"{file}: there are two columns {name!r}")
-                if places and _is_in_nanoseconds(file, schema.field(places[0])):
-                    found[name] = schema.field(name).type.tz is not None
+            there = [name for name in needed if path_of(schema, name) is not None]
+            check_columns(file, schema, there)
+            for name in there:
+                kind = kind_of_column(file, schema, name)
+                if pa.types.is_timestamp(kind) and kind.unit == "ns":
+                    found[name] = kind.tz is not None
     return found
 
 
-def _is_in_nanoseconds(file: Path, field: pa.Field) -> bool:
-    kind = field.type
-    if pa.types.is_nested(kind) or pa.types.is_float16(kind):
-        raise SourceError(
-            f"{file}: column {field.name!r} is {kind}; ingest takes text, numbers, booleans and "
-            "times: cast the column, or take a field of it, first"
-        )
-    return bool(pa.types.is_timestamp(kind) and kind.unit == "ns")
+def check_tables(files: Sequence[Path], needed: Sequence[str]) -> None:
+    """The same errors, and one for a column that a file lacks; folders may be columns, too."""
+    nanosecond_columns(files, needed)
+    for path in files:
+        if path.is_file():
+            check_columns(path, pq.read_schema(path), needed)

@@ -39,7 +39,7 @@ from shoal.pipeline.sources.declaration import (
     TimeRule,
 )
 from shoal.pipeline.sources.files import cut_text
-from shoal.pipeline.sources.words import ISO_TIME, NOUNS, NUMBER
+from shoal.pipeline.sources.words import ISO_TIME, NOUNS, NUMBER, NUMBER_WITH_COMMA
 
 # Letters of a datetime pattern that a zone stands for, and what is text in one.
 _ZONE = "[VzOXxZ]"
@@ -61,7 +61,7 @@ def apply_mapping(rows: DataFrame, mapping: Mapping, where: str) -> DataFrame:
         kind = row_type[str(rule.column)].dataType
         source = f"source of {name}"
         sources[source] = _present(F.col("row").getField(str(rule.column)), kind, mapping)
-        values[name] = _typed(_named(source), kind, rule.type)
+        values[name] = _typed(_named(source), kind, rule.type, mapping.decimal)
         problems.append(_problem(f"column '{rule.column}'", source, name, NOUNS[rule.type]))
         if rule.required:
             problems.append(F.when(_named(source).isNull(), f"column '{rule.column}' is missing"))
@@ -134,16 +134,19 @@ def _present(source: Column, kind: DataType, mapping: Mapping) -> Column:
     return source
 
 
-def _typed(source: Column, kind: DataType, wanted: AttributeType) -> Column:
+def _typed(source: Column, kind: DataType, wanted: AttributeType, decimal: str) -> Column:
     target = SPARK_TYPES[wanted]
     if isinstance(kind, StringType) and wanted != "string":
         text = F.trim(source)
-        if wanted == "double":
+        if wanted == "double" and decimal == ",":
+            text = F.when(text.rlike(NUMBER_WITH_COMMA), F.translate(text, ",", "."))
+        elif wanted == "double":
             text = F.when(text.rlike(NUMBER), text)
         return text.try_cast(target)
     value = source.try_cast(target)
     if isinstance(kind, FractionalType) and wanted == "integer":
-        return F.when(value == source, value)
+        # A double of 2^63 becomes the largest integer, which as a double is 2^63 again.
+        return F.when((value == source) & (source < 2.0**63), value)
     return value
 
 
@@ -177,7 +180,7 @@ def _event_time(
     said = F.concat(
         F.lit(f"time column '{rule.column}': '"),
         source.cast("string"),
-        F.lit(f"' is not a time of the form {rule.format}"),
+        F.lit(f"' is not a time of the form {' or '.join(rule.formats)}"),
     )
     return _parsed_time(source, kind, rule, where), F.when(
         missing, F.coalesce(said, F.lit(f"time column '{rule.column}' is missing"))
@@ -186,11 +189,13 @@ def _event_time(
 
 def _check_time(spark: SparkSession, rule: TimeRule, where: str) -> None:
     """MappingError for a pattern or a zone that Spark does not know; they would fail later."""
-    probes = {"zone": "to_utc_timestamp(timestamp'2000-01-01 00:00:00', :given)"}
-    if rule.format is not None and rule.format not in (*EPOCH_UNITS_PER_SECOND, ISO_8601):
-        probes["format"] = "try_to_timestamp('', :given)"
-    for key, probe in probes.items():
-        given = getattr(rule, key)
+    probes = [("zone", rule.zone, "to_utc_timestamp(timestamp'2000-01-01 00:00:00', :given)")]
+    probes += [
+        ("format", format, "try_to_timestamp('', :given)")
+        for format in rule.formats
+        if format not in (*EPOCH_UNITS_PER_SECOND, ISO_8601)
+    ]
+    for key, given, probe in probes:
         try:
             spark.sql(f"SELECT {probe}", args={"given": given}).collect()
         except PySparkException as error:
@@ -201,27 +206,33 @@ def _check_time(spark: SparkSession, rule: TimeRule, where: str) -> None:
 def _parsed_time(source: Column, kind: DataType, rule: TimeRule, where: str) -> Column:
     if isinstance(kind, TimestampType):
         return source
-    local = F.lit(True)  # whether a time does not tell its zone
     if isinstance(kind, DateType | TimestampNTZType):
-        time = source.cast("timestamp")
-    elif rule.format is None:
+        return _in_zone(source.cast("timestamp"), F.lit(True), rule.zone)
+    if not rule.formats:
         raise MappingError(f"{where}: time.format: column {rule.column!r} is text and needs one")
-    elif units := EPOCH_UNITS_PER_SECOND.get(rule.format):
+    return F.coalesce(*(_time_of_form(source, format, rule.zone) for format in rule.formats))
+
+
+def _time_of_form(source: Column, format: str, zone: str) -> Column:
+    """The time that `source` says in this format, null where it says none."""
+    if units := EPOCH_UNITS_PER_SECOND.get(format):
         scale = 1_000_000 // units
         return F.timestamp_micros(F.try_multiply(source.try_cast("bigint"), F.lit(scale)))
-    elif rule.format == ISO_8601:
-        text = source.cast("string")
+    text = source.cast("string")
+    if format == ISO_8601:
         # Java names the groups of a pattern otherwise.
         pattern = ISO_TIME.replace("(?P<", "(?<")
-        time = F.when(text.rlike(pattern), text.try_cast("timestamp"))
+        # Spark knows no zone behind minutes.
+        whole = F.regexp_replace(text, r"^(.{10}[T ]\d\d:\d\d)([Z+-])", "$1:00$2")
+        time = F.when(text.rlike(pattern), whole.try_cast("timestamp"))
         local = ~text.rlike(r"(Z|[+-][0-9:]+)$") | (F.length(text) == len("2026-01-31"))
-    else:
-        text = source.cast("string")
-        time = F.try_to_timestamp(text, F.lit(rule.format))
-        local = _tells_no_zone(text, rule.format)
-    if rule.zone == "UTC":
-        return time
-    return F.when(local, F.to_utc_timestamp(time, rule.zone)).otherwise(time)
+        return _in_zone(time, local, zone)
+    return _in_zone(F.try_to_timestamp(text, F.lit(format)), _tells_no_zone(text, format), zone)
+
+
+def _in_zone(time: Column, local: Column, zone: str) -> Column:
+    """`time`, read as UTC; where it is `local`, it does not tell its zone, and has this one."""
+    return time if zone == "UTC" else F.when(local, F.to_utc_timestamp(time, zone)).otherwise(time)
 
 
 def _tells_no_zone(text: Column, format: str) -> Column:

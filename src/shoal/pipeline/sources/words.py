@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from shoal.pipeline.sources.declaration import AttributeType
 
 # A number in text: digits, sign, point and exponent.
 NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
+# The same with a comma for the point.
+NUMBER_WITH_COMMA = NUMBER.replace(r"\.", ",")
 # What is read of ISO 8601: a date, perhaps a time of day with a T or a space, perhaps a zone.
 ISO_TIME = (
     r"^(?P<y>[0-9]{4})-(?P<mo>[0-9]{2})-(?P<d>[0-9]{2})"
@@ -24,5 +28,5 @@ def not_of_type(column: str, said: str, noun: str) -> str:
     return f"column '{column}': '{said}' is not {noun}"
 
 
-def not_a_time(column: str, said: str, format: str) -> str:
-    return f"time column '{column}': '{said}' is not a time of the form {format}"
+def not_a_time(column: str, said: str, formats: Sequence[str]) -> str:
+    return f"time column '{column}': '{said}' is not a time of the form {' or '.join(formats)}"

@@ -1,0 +1,1 @@
+"""Small files of rows without Spark, whose start alone takes longer."""

@@ -1,0 +1,145 @@
+"""Small Parquet needs no Spark, and what comes of it is what Spark makes of it."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from shoal.pipeline.ingest import IngestCounts, ingest_mapped, ingest_small
+from shoal.pipeline.small.tables import NeedsSparkError
+from shoal.pipeline.sources.declaration import decode_mapping
+from shoal.pipeline.sources.headers import SourceError
+from shoal.pipeline.sources.small.files import parse_files
+from tests.pipeline.small.test_small_files import tables
+
+MAPPING = """\
+publisher = ["site", "unit"]
+time = { column = "at", format = ["iso8601", "dd.MM.yyyy HH:mm"] }
+null_values = ["NA"]
+decimal = ","
+[columns]
+site = "string"
+unit = "integer"
+price = { type = "double", required = true }
+cents = { type = "integer", column = "price" }
+whole = "integer"
+calm = "boolean"
+"place.lat" = "double"
+"place.deep.lon" = "double"
+typed = "double"
+small = "double"
+kind = "string"
+"""
+TIMES = [dt.datetime(2026, 1, 1, 3, 4, 5, 250_000), dt.datetime(1969, 12, 31, 23, 59, 59, 999_999)]
+PLACES: list[Any] = [
+    {"lat": 48.5, "deep": {"lon": 2.0}},
+    {"lat": float("nan"), "deep": None},
+    None,
+    {"lat": None, "deep": {"lon": -1.0}},
+    {"lat": 1.0, "deep": {"lon": 0.0}},
+]
+COLUMNS: dict[str, pa.Array] = {
+    "site": pa.array(["a", "b", "NA", None, "a"]).dictionary_encode(),
+    "unit": pa.array([1, 2, 3, 4, 1], pa.int16()),
+    "price": pa.array([Decimal(each) for each in ("1.00", "12.50", "3.00", "4.00", "1.00")]),
+    "whole": pa.array([1.0, 1.5, 2.0**63, float("nan"), -3.0]),
+    "calm": pa.array([True, False, None, True, True]),
+    "place": pa.array(PLACES),
+    "typed": pa.array(["1,5", "NA", "2.5", "x", "-,5e1"]),
+    "small": pa.array([1.5, None, 0.0, float("nan"), 0.25], pa.float32()),
+    "kind": pa.array(["x", "", "y", "z", "x"], pa.large_string()),
+    "unused": pa.array([[1], [], None, [2], [3]]),
+}
+
+
+def write(folder: Path, times: pa.Array) -> tuple[Path, Path]:
+    mapping, data = folder / "sites.toml", folder / "sites.parquet"
+    mapping.write_text(MAPPING)
+    pq.write_table(pa.table(COLUMNS | {"at": times}), data, row_group_size=2)
+    return mapping, data
+
+
+def without_text(folder: Path) -> dict[str, Any]:
+    """Rows as JSON have no other form than each writer's own."""
+    found = tables(folder)
+    for name in ("rejects", "repeats"):
+        for row in found[name]:
+            del row["text"]
+    return found
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        pa.array([*TIMES, None, TIMES[0], TIMES[1]], pa.timestamp("ns")),
+        pa.array([*TIMES, None, TIMES[0], TIMES[1]], pa.timestamp("us", "UTC")),
+        pa.array([each.date() for each in (*TIMES, *TIMES, TIMES[1])], pa.date32()),
+        pa.array(["2026-01-31T18:05+01:00", "31.01.2026 17:05", "31/01/2026", "NA", "2026-01-31"]),
+    ],
+    ids=["nanoseconds", "zone", "date", "text"],
+)
+def test_both_make_the_same_of_every_type(
+    spark: SparkSession, tmp_path: Path, times: pa.Array
+) -> None:
+    mapping, data = write(tmp_path, times)
+    small = ingest_small(mapping, [data], tmp_path / "small")
+    assert ingest_mapped(spark, mapping, [data], tmp_path / "spark") == small
+    found = without_text(tmp_path / "small")
+    assert found == without_text(tmp_path / "spark")
+    assert (small.read, small.rejected) == (5, 3)
+    values = {row["publisher"]: row["attributes"] for row in found["publications"]}
+    assert values["a-1"]["typed"] in (1.5, -5)
+    assert values["a-1"]["place.lat"] in (48.5, 1)
+
+
+def test_fields_of_structs_and_formats_are_read_as_they_stand(tmp_path: Path) -> None:
+    at = pa.array(["2026-01-31T18:05+01:00", *["31.01.2026 17:05"] * 4])
+    _, data = write(tmp_path, at)
+    rows = list(parse_files([data], decode_mapping(MAPPING, "sites.toml")))
+    assert rows[0].values[-5:] == (48.5, 2.0, 1.5, 1.5, "x")
+    assert rows[0].time_us == rows[4].time_us == 1_769_879_100_000_000
+    assert rows[1].reason == "column 'price': '12.50' is not an integer of 64 bits; " + (
+        "column 'whole': '1.5' is not an integer of 64 bits"
+    )
+
+
+def test_what_only_spark_casts_is_left_to_it_and_lists_are_refused(tmp_path: Path) -> None:
+    _, data = write(tmp_path, pa.array([*TIMES, *TIMES, TIMES[0]]))
+    for column in ("at", "price", "small"):
+        rule = f'[columns]\nasked = {{ type = "string", column = "{column}" }}'
+        text = MAPPING.replace("[columns]", rule)
+        with pytest.raises(NeedsSparkError):
+            list(parse_files([data], decode_mapping(text, "sites.toml")))
+    text = MAPPING.replace("[columns]", '[columns]\nunused = "string"')
+    with pytest.raises(SourceError, match="column 'unused' is list"):
+        list(parse_files([data], decode_mapping(text, "sites.toml")))
+
+
+def test_a_folder_is_one_table_and_a_column_by_its_folders_is_left_to_spark(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    mapping = tmp_path / "m.toml"
+    mapping.write_text(
+        'publisher = ["site"]\ntime = { column = "at", format = "epoch_s" }\n'
+        '[columns]\nsite = "string"\n'
+    )
+    for site in ("kiel", "bonn"):
+        folder = tmp_path / "plain"
+        folder.mkdir(exist_ok=True)
+        pq.write_table(pa.table({"site": [site], "at": [1]}), folder / f"{site}.parquet")
+        folder = tmp_path / "by" / f"site={site}"
+        folder.mkdir(parents=True)
+        pq.write_table(pa.table({"at": [1]}), folder / "part.parquet")
+    counts = ingest_small(mapping, [tmp_path / "plain"], tmp_path / "a")
+    assert (counts.kept, counts.publishers) == (2, 2)
+    with pytest.raises(NeedsSparkError):
+        ingest_small(mapping, [tmp_path / "by"], tmp_path / "b")
+    by_spark: IngestCounts = ingest_mapped(spark, mapping, [tmp_path / "by"], tmp_path / "c")
+    assert (by_spark.kept, by_spark.publishers) == (2, 2)
