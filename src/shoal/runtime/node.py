@@ -358,7 +358,8 @@ class Node:
         self.counts[type(row).__name__] += 1
         if (name := self._shown_as.get(type(row))) is not None:
             self.shown[name].append(row)
-            self.counts[f"{name} {getattr(row, 'outcome', '')}"] += 1
+            if (outcome := getattr(row, "outcome", None)) is not None:
+                self.counts[f"{name} {outcome}"] += 1
         if self._trace is not None:
             self._trace.record(row)
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from shoal.cli import main as cli
 from shoal.cli.commands import status as command
 from shoal.cli.support.live.statuses import Statuses
+from shoal.overlays.publisher_relocation.records import SelectionRecord
+from shoal.overlays.registry import SYSTEMS
 
 
 def proposal(at_us: int, outcome: str, reason: str = "") -> dict[str, Any]:
@@ -152,6 +156,31 @@ def test_what_a_ring_decided_is_shown(
     assert "2 brokers changed places: saves 1,234 for 57" in text
     assert "brokers stay" in text
     assert "user ann should go to B3" in text
+
+
+def test_why_clients_were_moved_is_shown(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Of every system that moves publishers, from its records as brokers show them."""
+    row = SelectionRecord(
+        publisher="radar",
+        broker="B1",
+        started_us=0,
+        requested_us=0,
+        answered_us=0,
+        decided_us=2,
+        candidates=3,
+        target="B3",
+        rate_now=40.0,
+        rate_target=30.0,
+    )
+    stays = msgspec.structs.replace(row, publisher="buoy", target="B1", decided_us=3)
+    rows = [msgspec.structs.asdict(each) for each in (row, stays)]
+    assert all("selections" in SYSTEMS[name].shown for name in ("grape", "pop"))
+    found: list[dict[str, Any] | None] = [says(["B2"]) | {"shown": {"selections": rows}}]
+    _, text = run(capsys, monkeypatch, tmp_path, [*found, None, None], system="grape", columns=120)
+    assert re.search(r"radar\W+B1\W+B3\W+40 -> 30 \(25 % less\)", text)
+    assert "buoy" not in text
 
 
 def test_watched_until_stopped(

@@ -63,14 +63,16 @@ def simulate(
     is an error that names it.  With --seeds the folder has the run of the scenario's seed, and the
     figures of those that follow it.
     """
-    from shoal.experiments.run_files import RunFileError, check_target, write_run
-    from shoal.experiments.runner import run_scenario
-    from shoal.experiments.scenario import ScenarioError, load_scenario, written_form
-    from shoal.experiments.seeds import figures_of, other_seeds
-    from shoal.overlays.shapes import TopologyError
-    from shoal.report.remarks import remarks
-    from shoal.simulation.links.underlay import UnderlayError
-    from shoal.typed_toml import TomlError
+    # The code takes a moment by itself.
+    with waiting(f"reading {scenario_file}"):
+        from shoal.experiments.run_files import RunFileError, check_target, write_run
+        from shoal.experiments.runner import run_scenario
+        from shoal.experiments.scenario import ScenarioError, load_scenario, written_form
+        from shoal.experiments.seeds import figures_of, other_seeds
+        from shoal.overlays.shapes import TopologyError
+        from shoal.report.remarks import remarks
+        from shoal.simulation.links.underlay import UnderlayError
+        from shoal.typed_toml import TomlError
 
     try:
         scenario = load_scenario(scenario_file, settings or ())
@@ -190,7 +192,7 @@ def _summary(name: str, tables: Tables, checks: Mapping[str, Any]) -> Table:
         table.add_row("mean hops", f"{sum(deliveries['hops']) / count:.2f}")
     messages = sum(tables["load"]["messages_in"]) + sum(tables["load"]["messages_out"])
     table.add_row("broker messages in and out", f"{messages:,}")
-    table.add_row("migrations", str(len(tables["migrations"]["publisher"])))
+    table.add_row("publisher moves", str(len(tables["migrations"]["publisher"])))
     outcomes = Counter(tables["proposals"]["outcome"])
     for outcome, words in PROPOSED.items():
         if outcomes[outcome]:

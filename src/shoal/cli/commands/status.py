@@ -23,6 +23,7 @@ from shoal.cli.support.live.operators import (
     OperatorPassword,
     read_caller,
 )
+from shoal.cli.support.live.selections import selections_table
 from shoal.cli.support.live.statuses import Statuses, ask_status
 
 if TYPE_CHECKING:
@@ -104,7 +105,9 @@ def _show(console: Console, network: Network, statuses: Statuses) -> None:
         text = f"[yellow]{stranger}, so it has no effect[/yellow]"
         console.print(text, soft_wrap=True, highlight=False)
     held = _held(statuses, SYSTEMS[network.system].records)
-    for further in (held, _moved(statuses), _proposed(statuses), _decided(statuses)):
+    chosen = [*_rows(statuses, "selections"), *_rows(statuses, "subscriber_selections")]
+    why = selections_table(chosen)
+    for further in (held, _moved(statuses), why, _proposed(statuses), _decided(statuses)):
         if further.row_count:
             console.print(further)
 
@@ -186,9 +189,18 @@ def _held(statuses: Statuses, records: Mapping[str, type]) -> Table:
         if found is not None:
             counts = dict(found["tables"])
             counts |= {key: found["counts"].get(row.__name__, 0) for key, row in records.items()}
-            words = [f"{count:,} {key.replace('_', ' ')}" for key, count in counts.items() if count]
+            words = [_counted(key, count) for key, count in counts.items() if count]
             table.add_row(name, ", ".join(words))
     return table
+
+
+def _counted(table: str, rows: int) -> str:
+    """
+    >>> _counted("subscriber_selections", 1), _counted("subscriptions", 1_234)
+    ('1 subscriber selection', '1,234 subscriptions')
+    """
+    words = table.replace("_", " ")
+    return f"{rows:,} {words.removesuffix('s') if rows == 1 else words}"
 
 
 def _link(link: Mapping[str, Any]) -> str:
@@ -266,11 +278,15 @@ def _moved(statuses: Statuses) -> Table:
     return table
 
 
-def _shown(statuses: Statuses, table: str) -> list[dict[str, Any]]:
-    """The last rows of a table at all brokers, in order."""
+def _rows(statuses: Statuses, table: str) -> list[dict[str, Any]]:
+    """The last rows of a table at all brokers."""
     answers = [each["shown"] for each in statuses.values() if each is not None]
-    found = [row for shown in answers for row in shown.get(table, ())]
-    return sorted(found, key=lambda row: row["at_us"])
+    return [row for shown in answers for row in shown.get(table, ())]
+
+
+def _shown(statuses: Statuses, table: str) -> list[dict[str, Any]]:
+    """The same, in order."""
+    return sorted(_rows(statuses, table), key=lambda row: row["at_us"])
 
 
 def _proposals(statuses: Statuses) -> list[ProposalRecord]:

@@ -49,6 +49,7 @@ def relocating(
         messages=(*TREE_MESSAGES, *MESSAGES, *messages),
         stand_in=stand_in,
         records={"selections": SelectionRecord, **(records or {})},
+        shown=("selections", *(records or {})),
         decides_after=decides_after,
         oracle=table_problems,
         moves_subscribers=moves_subscribers,
