@@ -14,13 +14,9 @@ import trustme
 
 from shoal.client import Client, Tls
 from shoal.runtime.addresses import Address
-from shoal.runtime.tls.listener import hung_up
 from shoal.runtime.network_file import Network, parse_network
 from shoal.runtime.operations.metrics import render
-<<<<<<< HEAD
 from shoal.runtime.tls.listener import hung_up
-=======
->>>>>>> 0396ad98 (Many connections of one client hold a broker up no longer than one)
 from tests.runtime.live import PATIENCE_S, on_loop, until
 from tests.runtime.one_service import network, running
 

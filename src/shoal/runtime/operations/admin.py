@@ -32,6 +32,7 @@ import ssl
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any
 
+import h11
 import uvicorn
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
@@ -55,6 +56,8 @@ Order = Callable[[Mapping[str, str]], Awaitable[str]]
 Answer = Callable[[Request], Awaitable[Response]]
 # What still holds a connection when the broker stops is left to the system after this.
 STOP_TIMEOUT_S = 1
+# So long may a request take to come.
+REQUEST_S = 10.0
 
 
 def admin_app(
@@ -127,12 +130,44 @@ def admin_app(
 
 
 class _Protocol(H11Protocol):
-    """HTTP that knows to whom the certificate of who asks is made out."""
+    """HTTP that knows to whom the certificate of who asks is made out, and waits for nobody long.
+
+    Each connection is an open file, of which clients need theirs.
+    """
+
+    _late: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         names = certified_names(transport.get_extra_info("peercert"))
         self.app_state = {**self.app_state, "certified": min(names, default="")}
+        self._expect()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.conn.their_state in (h11.IDLE, h11.SEND_BODY):
+            self._expect()
+        else:
+            self._stop_waiting()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def _expect(self) -> None:
+        """A request is to be complete soon, however its bytes drip in."""
+        if self._late is None:
+            self._late = self.loop.call_later(REQUEST_S, self._too_late)
+
+    def _stop_waiting(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+
+    def _too_late(self) -> None:
+        self._late = None
+        if not self.transport.is_closing():
+            self.transport.close()
 
 
 class _Server(uvicorn.Server):
