@@ -8,6 +8,7 @@ from typing import Protocol
 
 from shoal.mqtt.access import Access, Admission, Credentials
 from shoal.mqtt.connection.connection import Connection
+from shoal.runtime.doors.reading import Rounds
 
 # How much may wait to be written to a client before its session keeps the rest; a client that
 # reads at all empties this in a moment.
@@ -45,7 +46,12 @@ class Socket(Protocol):
 
 
 class House(Protocol):
-    """What a network connection tells the door that it leads to (see `mqtt_door`)."""
+    """What a network connection tells the door that it leads to (see `mqtt_door`).
+
+    `rounds` is the time that all connections may take together.
+    """
+
+    rounds: Rounds
 
     def opened(
         self, socket: Socket, transport: asyncio.BaseTransport, listener: str
