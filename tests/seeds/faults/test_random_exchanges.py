@@ -82,13 +82,13 @@ def test_what_is_held_back_over_bad_links_is_under_way() -> None:
 
 
 def test_exchanges_under_load() -> None:
-    _exchange(range(100, 103), {}, OFTEN_US)
+    _exchange(range(100, 102), {}, OFTEN_US)
 
 
 def test_publishers_move_meanwhile() -> None:
     moves = sum(_moves(seed, OFTEN_US) for seed in chosen(QUICK))
     assert CHOSEN or moves > 40
-    _exchange((*range(100, 103), *FOUND), {"moves": True}, SELDOM_US)
+    _exchange(FOUND, {"moves": True}, SELDOM_US)
 
 
 def _moves(seed: int, interval_us: int) -> int:

@@ -19,7 +19,7 @@ from shoal.overlays.publisher_relocation.migration import Migrations
 from tests.seeds.chosen import CHOSEN, chosen
 from tests.seeds.faults.random_faults import FaultyNetwork, moves_without_faults
 
-QUICK = range(3)
+QUICK = range(2)
 QUICK_MOVES = range(5)
 SOAK = range(300)
 MOVING = ["grape", "pop"]
