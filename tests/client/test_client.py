@@ -224,10 +224,13 @@ async def test_who_is_not_connected_is_told_so() -> None:
         client = at(network, "B1")
         with pytest.raises(ClientError, match="use it in `async with client:`"):
             await client.publish("a")
+        subscription = client.subscribe("a")
         with pytest.raises(ClientError, match="use it in `async with client:`"):
-            client.subscribe("a")
+            await subscription.granted()
+        with pytest.raises(ClientError, match="use it in `async with client:`"):
+            await subscription.get()
         async with client:
-            subscription = client.subscribe("a")
+            await subscription.granted()  # asked for before, granted now
         for _ in range(2):
             with pytest.raises(ClientError, match="the client is closed"):
                 client.subscribe("a")

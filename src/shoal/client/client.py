@@ -280,7 +280,7 @@ class Client:
 
         Waits while more is on its way than can be written.
         """
-        self._check_open()
+        self.check_open()
         if self._socket is not None:
             await self._socket.writable.wait()
         number = self._session.publish(packet)
@@ -321,11 +321,13 @@ class Client:
         """Subscribe to topics, and with `where` (SQL) to what their content must be.
 
         FilterSyntaxError when it does not parse, TopicError for a topic filter that cannot be;
-        `granted` or the first message says whether the broker grants it.  The options are MQTT 5's;
+        `granted` or the first message says whether the broker grants it.  Who subscribes before
+        the client connects misses nothing that waits in its session.  The options are MQTT 5's;
         `identifier` is what the broker calls it, the same for every client that goes on with a
         session.
         """
-        self._check_open()
+        if self._ended is not None:
+            self.check_open()
         check_topic_filter(topic_filter)
         check_qos(qos)
         if where is not None:
@@ -359,7 +361,7 @@ class Client:
     async def next_message(self, subscription: Subscription) -> Message:
         """The next message of a subscription."""
         while not subscription.messages:
-            self._check_open()
+            self.check_open()
             if subscription.is_closed:
                 raise ClientError("the subscription was taken back")
             subscription.changed.clear()
@@ -370,7 +372,7 @@ class Client:
             self._socket.hold_reading(False)
         return message
 
-    def _check_open(self) -> None:
+    def check_open(self) -> None:
         """ClientError unless somebody connects it, or has."""
         if self._ended is None:
             raise ClientError("the client is not connected: use it in `async with client:`")

@@ -24,6 +24,9 @@ class Owner(Protocol):
     async def next_message(self, subscription: Subscription) -> Message:
         """The next message of a subscription."""
 
+    def check_open(self) -> None:
+        """ClientError unless somebody connects it, or has."""
+
 
 class Message(msgspec.Struct, frozen=True):
     """What arrived at a subscription; `attributes` are the publisher's user properties.
@@ -57,6 +60,8 @@ class Subscription:
 
     async def granted(self) -> None:
         """Wait until the broker has it; ClientError when it was refused."""
+        if not self._done.done():
+            self._client.check_open()
         # Who gives up waiting must not spoil the answer for those who go on.
         await asyncio.shield(self._done)
 
