@@ -6,8 +6,9 @@ at a time and a second apart, but for those "at once", which are 100 at one brok
 the same costs where one broker of an earlier version is among them, so that all are told of all,
 one by one.  Each publication of the brokers' MQTT sides counts on each link that it goes over.
 Prints the medians, and the ratio.  "Join" is a broker that begins, and has missed all, with 1,000
-kept sessions in the network.  Then what a SUBACK costs in the tree, where the door asks for all
-that its clients do, and where it does not ask for what is covered already.
+kept sessions in the network.  Then a second in which 100 clients connect at each of the 100
+brokers, each for the first time, ten at a time.  Then what a SUBACK costs in the tree, where the
+door asks for all that its clients do, and where it does not ask for what is covered already.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from shoal.mqtt.federation.controls import FEATURES
 EVENTS = 20
 AT_ONCE = 100
 SESSIONS = 1_000
+STEPS = 10
 KEPT: dict[str, Any] = {
     "clean_start": False,
     "properties": Properties(session_expiry_interval_s=1_000_000),
@@ -159,6 +161,19 @@ def subscribing(costs: Costs) -> Iterator[tuple[str, float]]:
     yield f"it goes, {EVENTS + 1} were under it", statistics.median(goes)
 
 
+def crowd(costs: Costs, **terms: Any) -> int:
+    """AT_ONCE clients at each broker within a second, each for the first time: the messages."""
+    network = costs.network
+    network.carried = 0
+    for step in range(STEPS):
+        for name in costs.names:
+            for number in range(AT_ONCE // STEPS):
+                network[name].connect(f"{name}/{step}/{number}", **terms)
+        network.after(1 / STEPS)
+    network.after(1)
+    return network.carried
+
+
 def show(name: str, old: float, new: float) -> None:
     print(f"  {name:28}{old:10,.1f}{new:10,.1f}{new / old if old else 1:10.3f}", flush=True)
 
@@ -170,6 +185,11 @@ def main() -> None:
         before, now = Costs(links, ()), Costs(links, FEATURES)
         for (name, old), (_, new) in zip(before.measure(), now.measure(), strict=True):
             show(name, old, new)
+    count = 100 * AT_ONCE
+    print(f"\n{count:,} first connects in one second, tree of 100: messages, and for each connect")
+    for name, terms in (("connect", {}), ("connect, kept", KEPT)):
+        messages = crowd(Costs(tree(100), FEATURES), **terms)
+        print(f"  {name:28}{messages:10,}{messages / count:10.1f}", flush=True)
     print(f"\n{'messages for each SUBACK':30}{'asks all':>10}{'covers':>10}{'ratio':>10}")
     before, now = Costs(tree(100), FEATURES), Costs(tree(100), FEATURES)
     for site in before.network.sites.values():

@@ -23,7 +23,10 @@ Decisions
   (`mqtt/federation/granting.py`).
   In a tree of 100 brokers a new filter is 99 messages and its mark as many; filters that come while
   a mark is under way share the next (100 at once: 101 messages each), and what the broker has asked
-  for already costs none.
+  for already costs none.  The 99 are what it touches: any client may publish anything anywhere, so
+  doors advertise everything, and each broker's table needs the filter.  The mark goes behind it in
+  the same write on each link (189 bytes for both), so a SUBACK costs one write on each, and the
+  word back.
 - **What another subscription of this broker covers is not asked for** once every broker has heard
   of that one (`mqtt/door/asking.py`): no message, and the SUBACK at once. It is right as long as
   the coverer is asked for, so one that no client wants any more stays until what was under it is

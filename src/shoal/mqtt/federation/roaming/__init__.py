@@ -24,8 +24,11 @@ Decisions
   each knows by itself.  To ask a registrar at each CONNECT instead needs all to agree on who is
   there, an answer before any client that nobody knows is let in, and refusals when two brokers are
   down.  The price, a message to each broker, is paid once for a session, as it begins or moves, and
-  shared by those that come within 100 ms: 100 brokers that let in 100 such clients a second each
-  say 10 words a second each.  A session that ends with its connection has nothing to lose but a
+  shared by those that come within 100 ms: where 100 brokers of a tree let in 10,000 such clients in
+  one second, each for the first time, that is 108,900 messages over links, 10.9 for each, and
+  128,646 where the sessions end with their connections and only registrars are told; to tell all of
+  each by itself would be 990,000 (`make bench-whereabouts`).  One that comes alone is 99 messages.
+  A session that ends with its connection has nothing to lose but a
   connection that is open twice: for it two brokers found by its client's name do, without answers
   (`mqtt/federation/roaming/telling.py`, `registering.py`).
 """
