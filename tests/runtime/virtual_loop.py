@@ -16,6 +16,8 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any
 
+from shoal.runtime.addresses import Address
+from shoal.runtime.links import peer_connections
 from shoal.runtime.links.peer_connections import PeerConnection
 
 START_US = 1_000_000_000
@@ -167,3 +169,17 @@ class VirtualLoop(asyncio.BaseEventLoop):
             wire.other = other
             wire.begin()
         return wires[0], near
+
+
+_listen = peer_connections.listen
+
+
+async def _listen_where_loops_are_virtual(address: Address, protocol: Any, *others: Any) -> Any:
+    """A live broker takes connections from sockets itself, of which this loop has none."""
+    loop = asyncio.get_running_loop()
+    if isinstance(loop, VirtualLoop):
+        return await loop.create_server(protocol, address.host, address.port)
+    return await _listen(address, protocol, *others)
+
+
+peer_connections.listen = _listen_where_loops_are_virtual
