@@ -47,7 +47,7 @@ def test_it_is_started_on_a_ring_and_replayed_as_predicted(
             assert len(network.links) == len(network.brokers) == 3
             code, text = run(capsys, "status", str(folder / "network.toml"))
             assert code == 0
-            assert "1 subscriptions" in text
+            assert "1 subscription" in text
             code, text = run(capsys, *replay(folder, "--out", str(folder / "replay.json")))
             assert "lost: 0, duplicated: 0, phantom: 0, out of order: 0" in text
             assert code == 0

@@ -11,7 +11,7 @@ import pytest
 from shoal.matching import MatchIndex
 from shoal.model import Filter, Operator, predicate
 from shoal.runtime import serving
-from shoal.runtime.doors.reading import Reading
+from shoal.runtime.doors.reading import Reading, Rounds
 from shoal.runtime.driving.timing.clock import Clock
 from shoal.runtime.driving.timing.pauses import Alarm
 from tests.runtime.live import on_loop, until
@@ -41,7 +41,7 @@ def test_a_reading_that_is_over_knows_nobody() -> None:
         def take(self, data: bytes) -> None: ...
 
     socket = Socket()
-    socket.reading = Reading(None, socket.take)  # type: ignore[attr-defined,arg-type]
+    socket.reading = Reading(None, socket.take, Rounds(lambda: 0.0))  # type: ignore[attr-defined,arg-type]
     left = weakref.ref(socket)
     socket.reading.end()  # type: ignore[attr-defined]
     gc.disable()

@@ -81,7 +81,7 @@ def seated(
     by who stands last.
 
     >>> seated(["a", "b", "c", "d", "e"], ["a", "b"], ["x"], 2)
-    ('x', 'e', 'c', 'd')
+    ('c', 'd', 'e', 'x')
     """
     rows = [
         [each for each in members[start : start + per_gateway] if each not in gone]
