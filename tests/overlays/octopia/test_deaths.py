@@ -72,10 +72,14 @@ async def test_what_is_acknowledged_has_reached_everybody_who_lives(
             here[name] = Subscriber()
             node = network.nodes[name]
             node.attach(f"S{name}", here[name])
-            node.request(f"S{name}", Subscribe(subscription(f"s{name}", client=f"S{name}")))
+            wanted = Subscribe(subscription(f"s{name}", client=f"S{name}"))
+            node.request(f"S{name}", wanted, custody=Custody(partial(granted.append, name)))
 
+        granted: list[str] = []
         for name in NAMES:
             subscribe(name)
+        # Publications may miss who has no word yet that all know of its subscription.
+        await until(lambda: len(granted) == len(NAMES))
         host = network.nodes[HOST]
         host.request("P", Advertise(advertisement("p")))
         row = host.machine.strategy.hosted

@@ -3,13 +3,16 @@
 A broker numbers what it publishes by its clock, and of two words about one thing the later stays.
 So its clock may not run back from one life to the next, though its machine's may: one without a
 battery begins in the past, one that was wrong is put right.  Each second the time is written to a
-file, over what was there.  What a reboot lost of that is made up for by a greater step.
+file, over what was there, beside how long the machine has run.  So as long as that runs the next
+life goes on with the same clock, to the microsecond: one that was ahead of other brokers' by more
+would have the last word about clients that have gone on.  What a reboot lost is made up for by a
+great step.
 
->>> first_us(wall_us=9_000_000, lived_until_us=5_000_000, is_same_boot=True)  # all is well
+>>> first_us(wall_us=9_000_000, lived_until_us=5_000_000, since_us=4_000_000)  # all is well
 9000000
->>> first_us(wall_us=1_000_000, lived_until_us=5_000_000, is_same_boot=True)  # it was set back
-7000000
->>> first_us(wall_us=1_000_000, lived_until_us=5_000_000, is_same_boot=False)
+>>> first_us(wall_us=1_000_000, lived_until_us=5_000_000, since_us=4_000_000)  # it was set back
+9000000
+>>> first_us(wall_us=1_000_000, lived_until_us=5_000_000, since_us=None)  # and restarted
 65000000
 """
 
@@ -28,7 +31,6 @@ FILE = "clock"
 # How often the time is written.
 EVERY_S = 1.0
 # A life may have lasted so much longer than its file says; the system writes within half a minute.
-_UNWRITTEN_US = 2_000_000
 _LOST_US = 60_000_000
 _NANOSECONDS = 1_000
 # Of Linux; elsewhere every start may follow a reboot.
@@ -37,11 +39,14 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _log = logging.getLogger(__name__)
 
 
-def first_us(wall_us: int, lived_until_us: int, *, is_same_boot: bool) -> int:
-    """When a life begins: when its machine says, unless the one before may have lasted longer."""
-    if wall_us >= lived_until_us + _UNWRITTEN_US:
-        return wall_us
-    return lived_until_us + (_UNWRITTEN_US if is_same_boot else _LOST_US)
+def first_us(wall_us: int, lived_until_us: int, since_us: int | None) -> int:
+    """When a life begins: when its machine says, unless the one before may have lasted longer.
+
+    `since_us` has passed since its last word by the machine's own count, if that has not restarted.
+    """
+    if since_us is not None:
+        return max(wall_us, lived_until_us + since_us)
+    return wall_us if wall_us > lived_until_us else lived_until_us + _LOST_US
 
 
 class ClockFile:
@@ -56,11 +61,10 @@ class ClockFile:
         # Stays open: clients may have all other files that the process may have.
         self._file = -1
         self._is_failing = False
-        lived_until_us, boot = self._read()
         self._boot = _this_boot()
+        lived_until_us, since_us = self._read()
         wall_us = time.time_ns() // _NANOSECONDS
-        is_same_boot = bool(boot) and boot == self._boot
-        self.clock = Clock(first_us(wall_us, lived_until_us, is_same_boot=is_same_boot))
+        self.clock = Clock(first_us(wall_us, lived_until_us, since_us))
         if wall_us < lived_until_us:
             behind_s = (self.clock.now_us() - wall_us) / 1_000_000
             extra = {"seconds": round(behind_s, 3)}
@@ -84,23 +88,24 @@ class ClockFile:
         self._write()
         self.start()
 
-    def _read(self) -> tuple[int, str]:
-        """What a former life wrote: until when, and since which start of the machine."""
-        words: list[str] = []
+    def _read(self) -> tuple[int, int | None]:
+        """Until when a former life lasted, and how long ago, if the machine has run since."""
         with suppress(FileNotFoundError):
             try:
-                words = self._path.read_text(encoding="ascii").split()
-                return int(words[0]), " ".join(words[1:2])
-            except (ValueError, IndexError):
+                until, ran, *boot = self._path.read_text(encoding="ascii").split()
+                is_same = bool(self._boot) and boot == [self._boot]
+                return int(until), _ran_us() - int(ran) if is_same else None
+            except ValueError:
                 _log.warning("cannot be read, and is not used", extra={"file": str(self._path)})
-        return 0, ""
+        return 0, None
 
     def _write(self) -> None:
         try:
             if self._file < 0:
                 self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            # Never shorter than before: whoever is killed meanwhile leaves what can be read.
-            os.pwrite(self._file, f"{self.clock.now_us()} {self._boot}\n".encode(), 0)
+            # Always as long: whoever is killed meanwhile leaves what can be read.
+            text = f"{self.clock.now_us():020} {_ran_us():020} {self._boot}\n"
+            os.pwrite(self._file, text.encode(), 0)
         except OSError as error:
             if not self._is_failing:
                 extra = {"file": str(self._path), "problem": str(error)}
@@ -108,6 +113,11 @@ class ClockFile:
             self._is_failing = True
         else:
             self._is_failing = False
+
+
+def _ran_us() -> int:
+    """For how long the machine has run, as all of its processes count."""
+    return time.monotonic_ns() // _NANOSECONDS
 
 
 def _this_boot() -> str:
