@@ -123,6 +123,38 @@ def test_it_has_its_answers_before_it_is_sent(network: Network) -> None:
     assert moving(network, "B1").counts == {"moved": 1}
 
 
+def test_who_is_just_coming_is_sent_on_once_it_is_there(network: Network) -> None:
+    client = network["B1"].connect("c", **follower())
+    client.subscribe("a", qos=1)
+    assert move(network, "c", "B1", "B3") == []
+    client.lose()
+    network.is_slow = True
+    coming = network["B3"].open()
+    coming.send(Connect("c", **follower()))
+    said = move(network, "c", "B3", "B2")
+    assert said == []
+    network.is_slow = False
+    network.settle()
+    network.after(0.1)
+    new = goes(network, coming, **follower())
+    assert said == [""]
+    network["B1"].connect("p").publish("a", b"1", qos=1)
+    assert new.take_payloads() == [b"1"]
+
+
+def test_who_was_coming_and_is_not_let_in_is_not_sent_on(network: Network) -> None:
+    client = network["B1"].connect("c", **follower())
+    assert move(network, "c", "B1", "B3") == []
+    client.lose()
+    network.is_slow = True
+    coming = network["B3"].open()
+    coming.send(Connect("c", **follower()))
+    said = move(network, "c", "B3", "B2")
+    coming.lose()
+    network.after(5)
+    assert said == ["c is not connected to B3"]
+
+
 def test_what_is_not_settled_for_long_keeps_it_here(network: Network) -> None:
     client = network["B1"].connect("c", **follower())
     network.is_settling = False

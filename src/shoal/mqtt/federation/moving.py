@@ -7,6 +7,7 @@ collects for it, until the other has all of it.  So nothing is lost, and no will
 
 | state | hears or sees | does → state |
 | --- | --- | --- |
+| coming | it is to move, and its session is here by now | → as one that is here |
 | here | it is to move, and follows | Coming → asked |
 | asked | Welcome | takes no more from the client → leaving |
 | asked | Welcome, with a problem, or nothing | → here |
@@ -24,6 +25,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 
 from shoal.model import BrokerId
 from shoal.mqtt.access import Admission
@@ -106,6 +108,8 @@ class Moving:
         self._evacuating = evacuating
         self._full = full
         self._orders: dict[str, _Order] = {}
+        # Clients whose sessions are still coming here, and what is to be done once they are.
+        self._coming: list[tuple[str, Callable[..., None]]] = []
         # Who may come here, until when, and when each was moved.
         self._promised: dict[str, tuple[int, tuple[int, ...]]] = {}
         self._takers: Callable[[], Sequence[BrokerId]] = tuple
@@ -130,8 +134,13 @@ class Moving:
         """Send a client to a broker; `done` hears why that cannot be, or nothing once it is there.
 
         The `reason` is for the client.  It may be moved `maximum_moves_per_hour` (see `Limits`)
-        times at most, wherever it was then.
+        times at most, wherever it was then.  One that is just coming here goes once it is here.
         """
+        if self._roaming.fetching.journey(client_id) is not None:
+            again = partial(self.move, client_id, broker, done=done, reason=reason)
+            self._coming.append((client_id, again))
+            self._look_soon(now_us)
+            return
         problem = self._why_not(client_id, broker, now_us)
         if problem:
             if self._here(client_id)[1] is not None:
@@ -182,12 +191,18 @@ class Moving:
 
     def due(self, now_us: int) -> None:
         """Time to look."""
+        coming, self._coming = self._coming, []
+        for client_id, go_on in coming:
+            if self._roaming.fetching.journey(client_id) is None:
+                go_on(now_us=now_us)
+            else:
+                self._coming.append((client_id, go_on))
         for order in list(self._orders.values()):
             self._look_at(order, now_us)
         if self.is_draining:
             self._send_some_away(now_us)
-        if self._orders or self.is_draining:
-            wait_us = LOOK_US if self._orders else DRAINING_US
+        if self._orders or self._coming or self.is_draining:
+            wait_us = LOOK_US if self._orders or self._coming else DRAINING_US
             self._timers.set((MOVING_TIMER, ()), now_us + wait_us)
 
     def _look_soon(self, now_us: int) -> None:
