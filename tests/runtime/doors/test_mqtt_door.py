@@ -82,6 +82,12 @@ class MqttNetwork:
         address = self.addresses[broker]
         return aiomqtt.Client(address.host, address.port, identifier=name, **options)  # type: ignore[arg-type]
 
+    async def met(self) -> None:
+        """Every door has heard of all others; those of a network file open before links are up."""
+        federations = [door.clients.federation for door in self.doors.values()]
+        met = [each.roaming.telling._met for each in federations if each is not None]
+        await until(lambda: all(len(each) == len(self.doors) - 1 for each in met))
+
     async def knows(self, broker: BrokerId, subscriptions: int) -> None:
         """A broker has heard of so many subscriptions, its own and others'."""
         tables = self.network.nodes[broker].machine.strategy.tables

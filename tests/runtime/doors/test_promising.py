@@ -16,7 +16,7 @@ from shoal.mqtt.codec.packets import Connect, Publish
 from shoal.mqtt.codec.properties import Properties
 from shoal.overlays.registry import SYSTEMS
 from tests.runtime.doors.test_mqtt_door import MqttNetwork, payloads
-from tests.runtime.live import live, on_loop, until
+from tests.runtime.live import live, on_loop
 from tests.systems import eager
 
 NAMES = ("B1", "B2", "B3", "B4")
@@ -40,7 +40,7 @@ async def test_the_first_publication_behind_a_promise(system: str) -> None:
             await found.open(name)
             stack.callback(found.publishers[name].stop)
             stack.callback(found.doors[name].shut_down)
-        await until(lambda: all(node.is_ready for node in network.nodes.values()))
+        await found.met()
         readers = []
         for name in NAMES:
             readers.append(await stack.enter_async_context(found.client(name, f"reader at {name}")))
