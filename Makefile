@@ -4,6 +4,7 @@
 PYTHONS := python3 python3.14 python3.13 python3.12 python3.11 python
 BIN := .venv/bin
 STAMP := .venv/.installed
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
 # Hundreds of brokers are started: with this, each would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
@@ -36,9 +37,11 @@ $(STAMP): pyproject.toml constraints.txt
 	  exit 1; \
 	fi; \
 	if ! suits $(BIN)/python; then "$$chosen" -m venv --clear .venv; fi
-	$(BIN)/python -m pip install --quiet -c constraints.txt setuptools
-	$(BIN)/python -m pip install --quiet --no-build-isolation -c constraints.txt -e '.[dev]'
+	@echo "Installing into .venv, a minute or so ..."
+	@$(PIP) -c constraints.txt setuptools
+	@$(PIP) --no-build-isolation -c constraints.txt -e '.[dev]'
 	@touch $(STAMP)
+	@echo 'Installed. So that shoal is found: export PATH="$$PWD/.venv/bin:$$PATH"'
 
 test: check tests ## style, types, layers, then every test (some 10 minutes on 2 cores)
 
@@ -85,22 +88,22 @@ bench-selection: install ## time to choose a broker among 10,000
 	$(BIN)/python benchmarks/bench_selection.py
 
 bench-matching: install ## events per second of the match index, beside other engines
-	$(BIN)/python -m pip install --quiet --no-build-isolation -c constraints.txt -e '.[bench]'
+	$(PIP) --no-build-isolation -c constraints.txt -e '.[bench]'
 	$(BIN)/python benchmarks/bench_matching.py $(WORKLOADS)
 
 bench-one-by-one: install ## microseconds of the match index for one publication at a time, beside other engines
-	$(BIN)/python -m pip install --quiet --no-build-isolation -c constraints.txt -e '.[bench]'
+	$(PIP) --no-build-isolation -c constraints.txt -e '.[bench]'
 	$(BIN)/python benchmarks/bench_one_by_one.py
 
 bench-like: install ## one long text against thousands of LIKE filters, with and without tables of it
 	$(BIN)/python benchmarks/bench_like.py
 
 bench-topics: install ## topics per second of the topic index, beside paho-mqtt's matcher
-	$(BIN)/python -m pip install --quiet --no-build-isolation -c constraints.txt -e '.[bench]'
+	$(PIP) --no-build-isolation -c constraints.txt -e '.[bench]'
 	$(BIN)/python benchmarks/bench_topics.py
 
 bench-mqtt-codec: install ## MQTT packets read and written per second, beside the package mqtt5
-	$(BIN)/python -m pip install --quiet --no-build-isolation -c constraints.txt -e '.[bench]'
+	$(PIP) --no-build-isolation -c constraints.txt -e '.[bench]'
 	$(BIN)/python benchmarks/bench_mqtt_codec.py
 
 bench-mqtt-clients: install ## messages per second through the MQTT side of a broker, without sockets
@@ -116,11 +119,11 @@ bench-sharp-bits: install ## what OctopiA's sharp bits save and cost, on quotes 
 	$(BIN)/python benchmarks/bench_sharp_bits.py
 
 bench-spark-matching: install ## 40,000 x 100,000 on Spark, beside Spark SQL's join by condition
-	$(BIN)/python -m pip install --quiet --no-build-isolation -c constraints.txt -e '.[bench]'
+	$(PIP) --no-build-isolation -c constraints.txt -e '.[bench]'
 	$(BIN)/python benchmarks/bench_spark_matching.py $(WORKLOADS)
 
 bench-spark-partitions: install ## spreading on Spark: auto beside one dimension; WORKLOADS=large is 10,000,000
-	$(BIN)/python -m pip install --quiet --no-build-isolation -c constraints.txt -e '.[bench]'
+	$(PIP) --no-build-isolation -c constraints.txt -e '.[bench]'
 	$(BIN)/python benchmarks/bench_spark_partitions.py $(WORKLOADS)
 
 bench-journal: install ## what remembering costs a broker, beside SQLite

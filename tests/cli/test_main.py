@@ -77,6 +77,52 @@ def test_a_missing_extra_says_what_to_install(
     assert "pip install 'shoal[all]'" in capsys.readouterr().err
 
 
+def test_an_interrupt_while_a_command_is_imported_is_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(name: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "load_command", interrupted)
+    assert exit_code(["match"]) == 130
+    assert capsys.readouterr().err == ""
+
+
+def test_it_can_be_interrupted_before_anything_is_imported() -> None:
+    script = "import sys, shoal.cli.main; print('typer' in sys.modules, 'rich' in sys.modules)"
+    output = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    ).stdout
+    assert output == "False False\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "word", "expected"),
+    [
+        ("shoal stat", 1, "status"),
+        ("shoal status --adv", 2, "--advise"),
+        ("shoal reproduce oct", 2, "octopia"),
+    ],
+)
+def test_a_shell_hears_how_a_line_goes_on(
+    line: str,
+    word: int,
+    expected: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("_SHOAL_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", line)
+    monkeypatch.setenv("COMP_CWORD", str(word))
+    assert exit_code([]) == 0
+    assert capsys.readouterr().out.split() == [expected]
+
+
+def test_completion_is_one_line_of_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code(["--help"]) == 0
+    assert capsys.readouterr().out.count("completion") == 1
+
+
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         cli.main(["--version"])

@@ -1,22 +1,26 @@
 """The command `shoal`: one module per command, imported only when that command is asked for.
 
-`COMMANDS` is the whole list.  Module `shoal.cli.<name>` holds a function `<name>` whose signature
-is the command line.  The other commands are shown in `shoal --help` by their summary alone, so
-that help never waits for Spark or Bokeh.
+`COMMANDS` is the whole list.  Module `shoal.cli.commands.<name>` holds a function `<name>` whose
+signature is the command line.  The other commands are shown in `shoal --help` by their summary
+alone, so that help never waits for Spark or Bokeh.
+
+This module imports next to nothing itself: from `main` on Ctrl-C ends a command without a word,
+also while it is still being imported.
 """
 
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Callable, Sequence
-from importlib import metadata
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-import typer
-
-from shoal.cli.support.errors import UserError
+from shoal.cli.support.errors import STOPPED_EXIT_CODE, UserError
 from shoal.overlays.errors import SystemModuleError
+
+if TYPE_CHECKING:
+    import typer
 
 COMMANDS = {
     "match": "Try filters: which subscriptions does each publication match?",
@@ -54,14 +58,24 @@ IN_EXTRAS = frozenset(
 )
 
 USER_ERROR_EXIT_CODE = 2
+# What a shell says that asks how to go on: how it wants to hear it, and the line so far.
+COMPLETING = "_SHOAL_COMPLETE"
+TYPED_SO_FAR = ("COMP_WORDS", "_TYPER_COMPLETE_ARGS")
+# Left out of the list of options, for which they are long: one line below it names them.
+COMPLETION_OPTIONS = ("--install-completion", "--show-completion")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run one command and exit: 0 when it worked, 2 when its user made a mistake."""
+    """Run one command and exit: 0 when it worked, 2 when its user made a mistake, 130 at Ctrl-C."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    asked_for = next((word for word in words if not word.startswith("-")), None)
+    is_asked = COMPLETING in os.environ
+    typed = _typed_so_far() if is_asked else words
+    asked_for = next((word for word in typed if not word.startswith("-")), None)
+    completes = is_asked or any(each in words for each in COMPLETION_OPTIONS)
     try:
-        build_app(asked_for)(args=words, prog_name="shoal")
+        build_app(asked_for, completes=completes)(args=words, prog_name="shoal")
+    except KeyboardInterrupt:
+        sys.exit(STOPPED_EXIT_CODE)
     except (UserError, SystemModuleError) as error:
         _fail(str(error))
     except OSError as error:
@@ -76,22 +90,36 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _fail(f"this needs the package {package}; install it by: pip install 'shoal[all]'")
 
 
+def _typed_so_far() -> list[str]:
+    """The words of a shell's line after `shoal`; it may end anywhere, so it is not unquoted."""
+    lines = (os.environ[name] for name in TYPED_SO_FAR if name in os.environ)
+    return next(lines, "").split()[1:]
+
+
 def _fail(message: str) -> NoReturn:
     print(f"shoal: {message}", file=sys.stderr)
     sys.exit(USER_ERROR_EXIT_CODE)
 
 
-def build_app(asked_for: str | None) -> typer.Typer:
-    """Every command by its summary; only the one `asked_for` with its options and its code."""
+def build_app(asked_for: str | None, *, completes: bool = False) -> typer.Typer:
+    """Every command by its summary; only the one `asked_for` with its options and its code.
+
+    One that `completes` answers shells, and has `COMPLETION_OPTIONS`.
+    """
+    import typer
+
+    from shoal.cli.support.front import front
+
     app = typer.Typer(
         name="shoal",
         help="A publish/subscribe broker network that filters on content and rearranges itself.",
+        epilog=f"{COMPLETION_OPTIONS[0]}: your shell completes commands and options.",
         no_args_is_help=True,
-        add_completion=False,
+        add_completion=completes,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    app.callback()(_shoal)
+    app.callback()(front)
     for name, summary in COMMANDS.items():
         if name == asked_for:
             app.command(name)(load_command(name))
@@ -106,21 +134,6 @@ def load_command(name: str) -> Callable[..., None]:
         importlib.import_module(f"shoal.cli.commands.{name}"), name
     )
     return function
-
-
-def _show_version(is_asked: bool) -> None:
-    if is_asked:
-        print(f"shoal {metadata.version('shoal')}")
-        raise typer.Exit
-
-
-def _shoal(
-    version: Annotated[
-        bool,
-        typer.Option("--version", is_eager=True, callback=_show_version, help="Say which this is."),
-    ] = False,
-) -> None:
-    """Keeps `shoal` a group of commands whatever their number."""
 
 
 def _shown_only() -> None:

@@ -186,6 +186,18 @@ def test_a_folder_of_the_name_of_lines_is_named(
     assert f"{name}: cannot be read (Is a directory)" in complaint(OWN, name, capsys)
 
 
+def test_quotes_without_a_header_are_told_before_spark_is_started(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shoal.pipeline.session.spark_session", None)
+    (place / "empty.csv").touch()
+    said = complaint("ingest quotes ODD --out out", "empty.csv", capsys)
+    assert "empty.csv, line 1: there must be a header with the column names" in said
+    (place / "other.csv").write_text("a,b\n1,2\n")
+    said = complaint("ingest quotes ODD --out out", "other.csv", capsys)
+    assert "other.csv: no column 'close', 'date'" in said
+
+
 @pytest.mark.parametrize("name", ["odd.jsonl", "odd.json", "odd.ndjson"])
 def test_lines_of_json_are_a_source_but_no_quotes(
     place: Path, capsys: pytest.CaptureFixture[str], name: str

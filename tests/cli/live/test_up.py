@@ -184,9 +184,10 @@ def test_check_says_what_is_wrong_where(tmp_path: Path, capsys: pytest.CaptureFi
     path.write_text(FILE)
     assert run(capsys, "check", str(path)) == (
         0,
-        f"{path}: 2 brokers, 1 links, system tree: nothing wrong\n"
-        "of one client a packet of 1048576 bytes is taken, with 500 topic filters, and content "
-        "filters of 4096 bytes and 1000 tests (limits)\n",
+        f"{path}: brokers 2, links 1, system tree: nothing wrong\n"
+        "a client may send packets of 1,048,576 bytes, and subscribe to 500 topic filters at a "
+        "time, with content filters of 4,096 bytes and 1,000 tests together; [limits] changes "
+        "that\n",
     )
     path.write_text("plain_links = true\n" + FILE.replace("127.0.0.1:7002", "0.0.0.0:7002"))
     assert (
@@ -321,6 +322,8 @@ def test_a_journal_that_cannot_be_read_is_named(
 def test_what_a_user_gets_wrong_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "network.toml"
     path.write_text(FILE)
+    not_text = tmp_path / "not-text"
+    not_text.write_bytes(b"\xff\xfe")
     wrong = [
         (("serve", str(path), "--broker", "B9"), "no broker 'B9'; there are B1, B2"),
         (("serve", str(tmp_path / "none"), "-b", "B1"), "cannot be read: No such file"),
@@ -338,6 +341,8 @@ def test_what_a_user_gets_wrong_is_said(tmp_path: Path, capsys: pytest.CaptureFi
         (("publish", "t", "not json", "--json"), "--json: not json is not JSON: Expecting value"),
         (("up", "--data", str(path)), "storage.folder: "),
         (("up", "--brokers", "0"), "--brokers 0: use 1 to 200"),
+        (("up", "--host", "no.invalid"), "--host no.invalid: brokers cannot listen there: "),
+        (("password", str(not_text), "ann", "--password", "x"), "byte 0 is not UTF-8 text"),
         (("up", "--system", "bluedove", "--matchers", "0"), "--matchers 0: use 1 to 200"),
         (("up", "--system", "bluedove", "--dimension", "x"), "--dimension x: write NAME=LOW:HIGH"),
         (("up", "--set", "weight"), "--set weight: write key.path=value"),

@@ -20,7 +20,7 @@ def check(
 
     network = read_network(network_file)
     print(
-        f"{network_file}: {len(network.brokers)} brokers, {len(network.links)} links, "
+        f"{network_file}: brokers {len(network.brokers)}, links {len(network.links)}, "
         f"system {network.system}: nothing wrong"
     )
     for stranger in network.strangers():
@@ -33,7 +33,8 @@ def check(
             print(f"warning: {words}")
     limits = network.limits
     print(
-        f"of one client a packet of {limits.maximum_packet_size} bytes is taken, with "
-        f"{limits.maximum_topic_filters} topic filters, and content filters of "
-        f"{limits.maximum_filter_bytes} bytes and {limits.maximum_filter_tests} tests (limits)"
+        f"a client may send packets of {limits.maximum_packet_size:,} bytes, and subscribe to "
+        f"{limits.maximum_topic_filters:,} topic filters at a time, with content filters of "
+        f"{limits.maximum_filter_bytes:,} bytes and {limits.maximum_filter_tests:,} tests "
+        "together; [limits] changes that"
     )

@@ -118,9 +118,14 @@ def _check_tables(given: Sequence[Path], source: str) -> None:
         if not given:
             return
         kind = kind_of(given)
-        if not source.endswith(".toml"):
-            return
-        mapping = load_mapping(Path(source))
+        if source == "quotes":
+            from shoal.pipeline.sources import quotes
+
+            mapping = quotes.MAPPING
+            # PADRES' text has no header.
+            given = [path for path in given if path.is_dir() or not quotes.is_padres(path)]
+        else:
+            mapping = load_mapping(Path(source))
         if kind == "Parquet":
             check_tables(given, mapping.file_columns)
         for path in given if kind == "CSV" else ():

@@ -46,6 +46,8 @@ def password(
         partial.replace(file)
     except OSError as error:
         raise UserError(f"{file}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"{file}: byte {error.start} is not UTF-8 text") from error
     except ValueError as error:
         raise UserError(f"{file}: {error}") from error
     print(f"{file}: {user} is set")

@@ -76,7 +76,9 @@ def up(
     try:
         network, path = _write(options.network(), folder, data)
     except OSError as error:
-        raise UserError(f"{error.filename}: {error.strerror}") from error
+        # What is no file is where brokers are to listen.
+        where = error.filename or f"--host {host}: brokers cannot listen there"
+        raise UserError(f"{where}: {error.strerror}") from error
     _run(network, path, forget=data is None)
     print("stopped")
 

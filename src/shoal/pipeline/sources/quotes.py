@@ -69,7 +69,7 @@ _ROW_TYPE = pa.struct([(name, pa.string()) for name in _FIELDS])
 def quote_rows(spark: SparkSession, files: Sequence[Path]) -> DataFrame:
     """The raw rows of quote files of one form; apply `MAPPING` to them."""
     check_files(files)
-    padres = [file for file in files if file.is_file() and _is_padres(file)]
+    padres = [file for file in files if file.is_file() and is_padres(file)]
     if not padres:
         return table_rows(spark, files, _FIELDS)
     if len(padres) < len(files):
@@ -79,7 +79,8 @@ def quote_rows(spark: SparkSession, files: Sequence[Path]) -> DataFrame:
     return numbered_lines(spark, files).mapInArrow(_read_batches, schema)
 
 
-def _is_padres(file: Path) -> bool:
+def is_padres(file: Path) -> bool:
+    """Whether a file has publications as PADRES writes them, and no table."""
     with file.open("rb") as opened:
         return opened.read(64).lstrip().startswith(b"[")
 
