@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import importlib.util
+import io
 import subprocess
 import sys
 from importlib import metadata
@@ -116,6 +117,14 @@ def test_a_shell_hears_how_a_line_goes_on(
     monkeypatch.setenv("COMP_CWORD", str(word))
     assert exit_code([]) == 0
     assert capsys.readouterr().out.split() == [expected]
+
+
+def test_what_a_terminal_cannot_show_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = io.TextIOWrapper(io.BytesIO(), "iso-8859-1", write_through=True)
+    monkeypatch.setattr(sys, "stdout", terminal)
+    monkeypatch.setattr(cli, "load_command", lambda name: lambda: print("−5 ☃ ü"))  # noqa: RUF001
+    assert exit_code(["match"]) == 0
+    assert terminal.buffer.getvalue() == "\\u22125 \\u2603 ü\n".encode("iso-8859-1")
 
 
 def test_completion_is_one_line_of_help(capsys: pytest.CaptureFixture[str]) -> None:

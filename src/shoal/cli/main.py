@@ -11,6 +11,7 @@ also while it is still being imported.
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -68,6 +69,7 @@ COMPLETION_OPTIONS = ("--install-completion", "--show-completion")
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command and exit: 0 when it worked, 2 when its user made a mistake, 130 at Ctrl-C."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    _write_anything()
     is_asked = COMPLETING in os.environ
     typed = _typed_so_far() if is_asked else words
     asked_for = next((word for word in typed if not word.startswith("-")), None)
@@ -88,6 +90,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if package not in IN_EXTRAS:
             raise
         _fail(f"this needs the package {package}; install it by: pip install 'shoal[all]'")
+
+
+def _write_anything() -> None:
+    """Where a terminal cannot show a character, say which it is; a minus must not get lost."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _typed_so_far() -> list[str]:

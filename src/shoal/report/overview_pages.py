@@ -22,7 +22,7 @@ from shoal.report.study import (
     datasets,
     reason,
 )
-from shoal.report.study_pages import document, table_rows, verdict_cell
+from shoal.report.study_pages import document, plain_table, table_rows, verdict_cell
 
 TITLE = "Where we stand"
 _WHOSE = {False: "the paper's claims", True: "aims of our own"}
@@ -108,26 +108,12 @@ def _section(name: str, study: StudyReport) -> Markup:
         "section",
         tag("h2", _system(study)),
         tag("p", " · ".join(study.facts), class_="facts"),
-        _score_table(study.claims),
+        plain_table(_COLUMNS, list(_counts(study.claims))),
         tag("p", tag("a", "All claims and figures", href=f"{name}/index.html")),
         tag("h3", "Missed") if missed else None,
         _missed_table(missed) if missed else None,
         id_=name,
     )
-
-
-def _score_table(claims: Sequence[Finding]) -> Markup:
-    looks = (None, None, *("number" for _ in _COLUMNS[2:]))
-    head = [
-        tag("th", name, scope="col", class_=look)
-        for name, look in zip(_COLUMNS, looks, strict=True)
-    ]
-    rows = [
-        tag("tr", [tag("td", cell, class_=look) for cell, look in zip(row, looks, strict=True)])
-        for row in _counts(claims)
-    ]
-    table = tag("table", tag("thead", tag("tr", head)), tag("tbody", rows), class_="plain")
-    return tag("div", table, class_="wide")
 
 
 def _missed_table(missed: Sequence[Finding]) -> Markup:

@@ -204,27 +204,28 @@ def verdict_cell(one: Finding) -> Markup:
 
 
 def _table(number: int, table: Table) -> Markup:
-    looks = ["number" if _is_number(cells) else None for cells in zip(*table.rows, strict=True)]
-    looks = looks or [None] * len(table.columns)
-    head = [
-        tag("th", name, scope="col", class_=look)
-        for name, look in zip(table.columns, looks, strict=True)
-    ]
-    rows = [
-        tag("tr", [tag("td", cell, class_=look) for cell, look in zip(row, looks, strict=True)])
-        for row in table.rows
-    ]
     return tag(
         "section",
         tag("h2", table.title),
         tag("p", table.caption, class_="note"),
-        tag(
-            "div",
-            tag("table", tag("thead", tag("tr", head)), tag("tbody", rows), class_="plain"),
-            class_="wide",
-        ),
+        plain_table(table.columns, table.rows),
         id_=f"table-{number}",
     )
+
+
+def plain_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Markup:
+    """A table of texts; columns of figures are at the right."""
+    looks = ["number" if _is_number(cells) else None for cells in zip(*rows, strict=True)]
+    looks = looks or [None] * len(columns)
+    head = [
+        tag("th", name, scope="col", class_=look) for name, look in zip(columns, looks, strict=True)
+    ]
+    body = [
+        tag("tr", [tag("td", cell, class_=look) for cell, look in zip(row, looks, strict=True)])
+        for row in rows
+    ]
+    table = tag("table", tag("thead", tag("tr", head)), tag("tbody", body), class_="plain")
+    return tag("div", table, class_="wide")
 
 
 def _is_number(cells: Sequence[str]) -> bool:
