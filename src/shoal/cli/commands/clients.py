@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.filesize import decimal
 from rich.table import Table
+from rich.text import Text
 
 from shoal.cli.support.errors import UserError
 from shoal.cli.support.live.operators import (
@@ -27,6 +28,15 @@ if TYPE_CHECKING:
     from shoal.runtime.operations.caller import Caller
 
 Row = dict[str, Any]
+# By the name that brokers have for it. Brokers of an earlier version do not say all.
+_COUNTS = {
+    "subscriptions": "subscriptions",
+    "published": "published",
+    "in_flight": "in flight",
+    "waiting": "waiting",
+    "waiting_bytes": "bytes",
+    "dropped": "dropped",
+}
 
 
 def clients(
@@ -95,25 +105,38 @@ async def _ask(network: Network, caller: Caller, client: str) -> tuple[Statuses,
 
 
 def _show(rows: list[Row], most: int) -> None:
-    table = Table("client", "user", "broker", "from")
-    for column in ("subscriptions", "published", "in flight", "waiting", "bytes", "dropped"):
-        table.add_column(column, justify="right")
-    for row in rows[:most]:
-        counted = ("subscriptions", "published", "in_flight", "waiting")
-        counts = (row.get(key, 0) for key in counted)
+    """A table that has whole identifiers on a terminal of 80 columns.
+
+    What is nothing for all, as most of it is where all is well, is a line below.
+    """
+    console = Console(highlight=False)
+    if not rows:
+        console.print("no such client")
+        return
+    shown = rows[:most]
+    nothing = [name for name in _COUNTS if not any(row.get(name) for row in shown)]
+    has_users = any(row["user"] for row in shown)
+    table = Table("client", *(["user"] if has_users else []), "broker", "from")
+    for column in table.columns:
+        column.overflow = "fold"
+    for name, heading in _COUNTS.items():
+        if name not in nothing:
+            table.add_column(heading, justify="right", overflow="fold")
+    for row in shown:
+        names = (row["client"], *([row["user"]] if has_users else []), row["broker"], _place(row))
         table.add_row(
-            row["client"],
-            row["user"],
-            row["broker"],
-            _place(row),
-            *(f"{count:,}" for count in counts),
-            decimal(row["waiting_bytes"]),
-            f"{row['dropped']:,}",
+            *map(Text, names),
+            *(
+                decimal(row[name]) if name == "waiting_bytes" else f"{row.get(name, 0):,}"
+                for name in _COUNTS
+                if name not in nothing
+            ),
         )
-    console = Console()
     console.print(table)
+    if nothing:
+        console.print(f"0 for all: {', '.join(_COUNTS[name] for name in nothing)}", soft_wrap=True)
     if len(rows) > most:
-        console.print(f"{len(rows) - most:,} more", highlight=False)
+        console.print(f"{len(rows) - most:,} more")
 
 
 def _place(row: Row) -> str:
