@@ -49,6 +49,19 @@ def test_a_claim_that_goes_on_is_told_with_the_one_before() -> None:
     assert "| first ... at 63 brokers | quotes |" in overview_markdown({"one": study})
 
 
+def test_on_a_further_data_set_it_goes_on_with_the_same_one() -> None:
+    claims = [
+        msgspec.structs.replace(LOAD, id="best", claim="above the best"),
+        msgspec.structs.replace(DELAY, id="more", claim="... others"),
+        msgspec.structs.replace(LOAD, id="last", claim="another"),
+        msgspec.structs.replace(DELAY, id="more", claim="... others", dataset="flights"),
+    ]
+    text = overview_markdown({"one": msgspec.structs.replace(STUDY, claims=tuple(claims))})
+    assert "| above the best ... others | quotes |" in text
+    assert "| above the best ... others | flights |" in text
+    assert "another ..." not in text
+
+
 def test_the_page_leads_to_the_studies(tmp_path: Path) -> None:
     write_overview(tmp_path, STUDIES)
     assert {path.name for path in tmp_path.iterdir()} == {"RESULTS.md", "index.html"}

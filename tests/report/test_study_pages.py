@@ -73,6 +73,12 @@ def test_every_claim_has_a_row_in_both() -> None:
     assert count_verdicts(STUDY.claims) == {"met": 1, "missed": 1}
 
 
+def test_one_aim_is_no_aims() -> None:
+    own = msgspec.structs.replace(LOAD, id="own", is_own=True)
+    study = msgspec.structs.replace(STUDY, claims=(LOAD, own))
+    assert "Of the paper's 1 claim 1 met; of our own 1 aim 1 met." in markdown(study)
+
+
 def test_a_claim_has_one_row_whatever_the_data_sets() -> None:
     again = [msgspec.structs.replace(one, dataset="flights", ours="9 %") for one in STUDY.claims]
     study = msgspec.structs.replace(STUDY, claims=(*STUDY.claims, *again))

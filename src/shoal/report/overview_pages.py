@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-import msgspec
-
 from shoal.report.drawing.markup import Markup, join, tag
 from shoal.report.study import (
     VERDICTS,
@@ -20,6 +18,7 @@ from shoal.report.study import (
     count_verdicts,
     counted,
     datasets,
+    missed_claims,
     reason,
 )
 from shoal.report.study_pages import document, plain_table, table_rows, verdict_cell
@@ -27,8 +26,7 @@ from shoal.report.study_pages import document, plain_table, table_rows, verdict_
 TITLE = "Where we stand"
 _WHOSE = {False: "the paper's claims", True: "aims of our own"}
 _COLUMNS = ("Data", "Judged", "All", *(verdict.capitalize() for verdict in VERDICTS))
-_MISSED = ("Claim", "Data", "The paper", "Ours")
-_GOES_ON = "..."
+_MISSED = ("Claim", "Data", "The paper, or our aim", "Ours")
 _NOTE = (
     "A claim is met within its band, beaten above it, missed below it; each study's page has all "
     "bands, readings and figures."
@@ -51,20 +49,6 @@ def _counts(claims: Sequence[Finding]) -> Iterator[tuple[str, ...]]:
                 yield name, whose, str(len(some)), *numbers
 
 
-def _missed(claims: Sequence[Finding]) -> list[Finding]:
-    """What is missed; a claim that goes on with the one before it ("... and") is told with that."""
-    found, begun = [], ""
-    for one in claims:
-        text = one.claim
-        if text.startswith(_GOES_ON):
-            text = f"{begun} {text}"
-        else:
-            begun = text
-        if one.verdict == "missed" and not one.is_again:
-            found.append(msgspec.structs.replace(one, claim=text))
-    return found
-
-
 def _system(study: StudyReport) -> str:
     """What a study is of: its title, before what all titles say."""
     return study.title.partition(":")[0]
@@ -79,7 +63,7 @@ def overview_markdown(studies: Mapping[str, StudyReport]) -> str:
     for name, study in studies.items():
         lines += [f"## [{_system(study)}]({name}/RESULTS.md)", "", " · ".join(study.facts), ""]
         lines += table_rows(_COLUMNS, list(_counts(study.claims)))
-        if missed := _missed(study.claims):
+        if missed := missed_claims(study.claims):
             rows = [(one.claim, one.dataset, one.paper, one.ours, reason([one])) for one in missed]
             lines += ["Missed:", "", *table_rows((*_MISSED, "Likely reason"), rows)]
     return "\n".join(lines).rstrip() + "\n"
@@ -103,7 +87,7 @@ def overview_page(studies: Mapping[str, StudyReport]) -> str:
 
 
 def _section(name: str, study: StudyReport) -> Markup:
-    missed = _missed(study.claims)
+    missed = missed_claims(study.claims)
     return tag(
         "section",
         tag("h2", _system(study)),

@@ -25,6 +25,8 @@ import msgspec
 
 Verdict = Literal["met", "beaten", "missed", "not run"]
 VERDICTS: Sequence[Verdict] = ("met", "beaten", "missed", "not run")
+# How a claim begins that goes on with the one before it.
+_GOES_ON = "..."
 
 
 class StudyError(ValueError):
@@ -141,7 +143,8 @@ def _score(claims: Sequence[Finding], dataset: str) -> str:
         some = counted(claims, dataset, is_own=is_own)
         counts = ", ".join(f"{n} {verdict}" for verdict, n in count_verdicts(some).items())
         if some:
-            parts.append(f"{whose.format(len(some))} {counts}")
+            words = whose.format(len(some))
+            parts.append(f"{words.removesuffix('s') if len(some) == 1 else words} {counts}")
     return "; ".join(parts)
 
 
@@ -152,6 +155,23 @@ def counted(claims: Sequence[Finding], dataset: str, *, is_own: bool) -> list[Fi
         for claim in claims
         if claim.dataset == dataset and claim.is_own is is_own and not claim.is_again
     ]
+
+
+def missed_claims(claims: Sequence[Finding]) -> list[Finding]:
+    """What is missed, as it is told where not all claims are.
+
+    There a claim that goes on with the one before it ("... and") is told with that.  On a further
+    data set the one before it may not be judged, so the first data set says which it is.
+    """
+    found, whole, begun = [], dict[str, str](), ""
+    for one in claims:
+        if one.claim.startswith(_GOES_ON):
+            text = whole.setdefault(one.id, f"{begun} {one.claim}")
+        else:
+            text = begun = whole[one.id] = one.claim
+        if one.verdict == "missed" and not one.is_again:
+            found.append(msgspec.structs.replace(one, claim=text))
+    return found
 
 
 def datasets(claims: Sequence[Finding]) -> list[str]:

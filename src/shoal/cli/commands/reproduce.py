@@ -11,7 +11,6 @@ from __future__ import annotations
 import time
 from collections.abc import Container, Mapping, Sequence
 from contextlib import ExitStack
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
@@ -239,16 +238,16 @@ def _duration(seconds: float) -> str:
 
 def _print(findings: Mapping[str, Sequence[Finding]], out: Path) -> None:
     """How many claims stand, those that do not, and where all of them are."""
-    from shoal.report.study import score
+    from shoal.report.study import missed_claims, score
 
     console = Console(highlight=False)
     for name, claims in findings.items():
         for line in score(claims):
             console.print(f"{name}: {line}" if len(findings) > 1 else line)
-    missed = [one for one in chain(*findings.values()) if one.verdict == "missed"]
+    missed = [one for claims in findings.values() for one in missed_claims(claims)]
     if missed:
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-        for column in ("missed", "the paper", "ours"):
+        for column in ("missed", "the paper, or our aim", "ours"):
             table.add_column(column, overflow="fold")
         for one in missed:
             table.add_row(f"{one.claim} ({one.dataset})", one.paper, one.ours)

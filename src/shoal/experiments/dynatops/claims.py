@@ -165,7 +165,7 @@ CLAIMS: Sequence[Claim[Evidence]] = (
     Claim("hashed-delay", _OURS, "... delay", "less", below_hashed_users(delay), _FEWER, _FRIENDS,
           is_own=True),
     Claim("interests-overhead", _OURS,
-          "Users of `--interests`: messages for each publication, against Bayeux and TCO", "fewer",
+          "Users of --interests: messages for each publication, against Bayeux and TCO", "fewer",
           below_among("interests", overhead, ["bayeux", "tco"]), _FEWER, "", is_own=True),
     Claim("interests-delay", _OURS, "... delay, against both", "less",
           below_among("interests", delay, ["bayeux", "tco"]), _FEWER,

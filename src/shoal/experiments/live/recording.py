@@ -24,7 +24,7 @@ from shoal.client import Message
 from shoal.language import format_filter, parse, read_plain_value
 from shoal.model import And, Expression, Filter, Not, Or, Predicate, Value
 from shoal.mqtt.codec.properties import Properties
-from shoal.mqtt.content import Json, attributes_of
+from shoal.mqtt.content import TOPIC_ATTRIBUTE, Json, attributes_of
 from shoal.mqtt.messages import Message as Sent
 
 PAYLOAD = "payload"
@@ -89,7 +89,9 @@ class Recorder:
             fields.append(pa.field(name, _TYPES[kind]))
             columns.append(pa.array(values, _TYPES[kind]))
         if not fields:
-            return pa.array([{}] * len(self), pa.struct([]))
+            # Parquet has no struct without fields; this one each message has.
+            name = recorded_name(TOPIC_ATTRIBUTE)
+            return pa.array([{}] * len(self), pa.struct([(name, pa.string())]))
         return pa.StructArray.from_arrays(columns, fields=fields)
 
 
