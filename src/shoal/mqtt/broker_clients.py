@@ -125,6 +125,7 @@ class BrokerClients:
                 self.permissions,
                 self._reception.full,
                 self.audience,
+                lambda: self.is_held,
                 now_us,
             )
             self.arrivals = Arrivals(
@@ -236,6 +237,8 @@ class BrokerClients:
     def shut_down(self, now_us: int) -> list[ClientEffect]:
         """Say goodbye to every client; wills are published, sessions stay."""
         self.spreading.finish(now_us)
+        if self.federation is not None:
+            self.federation.sharing.finish(now_us)
         for session in list(self.sessions):
             if session.outlet is not None:
                 connection = session.outlet.connection
@@ -414,6 +417,11 @@ class BrokerClients:
     def settle(self) -> None:
         """Deliver what was published, before anything else happens."""
         self._fan_out.settle()
+
+    @property
+    def is_sharing(self) -> bool:
+        """Whether a message is still being handed to members of groups."""
+        return self.federation is not None and self.federation.sharing.handing.is_on
 
     def settled(self, publications: Iterable[Publication]) -> None:
         """Nothing can take these any more: their publishers are told with the next effects."""

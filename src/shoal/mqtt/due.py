@@ -16,6 +16,8 @@ from shoal.mqtt.timers import Timers
 # that are taken back, a session as much as several, is done in one go.
 TIMERS_WORK = 300
 SESSION_WORK = 6
+# And so much of what waits for clients is sent in one go, with what it takes to look for it.
+MOST_SENT, LEAST_SENT = 2_000, 50
 
 SILENCE_TIMER = "silence"
 MORE_TIMER = "more"
@@ -50,7 +52,7 @@ class Due:
         if self._spreading.is_on:
             self._spreading.go_on(now_us)
             return
-        left = TIMERS_WORK
+        left, to_send = TIMERS_WORK, MOST_SENT
         for key in self._timers.due(now_us):
             match key:
                 case (str(kind), Connection() as connection) if kind == SILENCE_TIMER:
@@ -58,8 +60,12 @@ class Due:
                     if again_us is not None:
                         self._timers.set(key, again_us)
                 case (str(kind), Connection() as connection) if kind == MORE_TIMER:
-                    if connection.session is not None and not connection.is_closed:
-                        connection.session.pump(now_us)
+                    if connection.session is None or connection.is_closed:
+                        continue
+                    if to_send > 0:
+                        to_send -= LEAST_SENT + connection.session.pump(now_us)
+                    else:  # behind what else is due
+                        self._timers.set(key, now_us + 1)
                 case (str(kind), Connection() as connection) if kind == PATIENCE_TIMER:
                     self._sessions.patience.go_on(connection, now_us)
                 case (str(kind), str(client_id)) if kind == SESSION_TIMER:

@@ -71,8 +71,8 @@ class Message:
         self.expires_us: int | None = None
         # Publisher and number of the publication that it travels in, in a network.
         self.key: tuple[str, int] | None = None
-        # The groups it is for, and the brokers chosen for them, where it was published.
-        self.shares: tuple[tuple[str, str], ...] = ()
+        # The groups it is for, and the brokers chosen for them or "", where it was published.
+        self.shares: dict[str, str] | None = None
         self.written = written
         self.attributes: Attributes | None = None
         # Where it is written, if anywhere (see `journal`).

@@ -276,7 +276,7 @@ class _Restoring:
         for packet_id, unsettled in known.unsettled.items():
             message = self.message(unsettled.message, f"from {put.client_id!r}")
             if message is not None:
-                message.shares = unsettled.shares
+                message.shares = dict(unsettled.shares)
                 session.received.add(packet_id)
                 self._unsettled.append(owed_to_nobody(session, packet_id, message))
         return session

@@ -178,6 +178,27 @@ def groups(brokers: Served, count: int) -> None:
         client = Client(brokers.address("B1"), "c", clean_start=False, properties=KEPT)
 
 
+def groups_that_a_message_is_for(brokers: Served, count: int) -> None:
+    """Of members here, and at another broker."""
+    for number, broker in enumerate(("B1", "B2")):
+        client = Client(brokers.address(broker), broker)
+        client.subscribe((f"$share/g{number}/x{broker}" for number in range(count)), qos=1)
+        publisher = Client(brokers.address("B1"), f"p{number}")
+        publisher.publish(Publish(f"x{broker}", bytes(100), 1, packet_id=1))
+        publisher.publish(*[message(f"x{broker}")] * 20)
+
+
+def members_of_a_group(brokers: Served, count: int) -> None:
+    members = [Client(brokers.address("B1"), f"c{number}") for number in range(min(count, 400))]
+    for member in members:
+        member.subscribe(["$share/g/x"])
+    for broker in ("B1", "B2"):
+        publisher = Client(brokers.address(broker), f"p{broker}")
+        publisher.publish(*[message("x")] * 2_000)
+    for member in members:
+        member.lose()
+
+
 def sessions_that_expire(brokers: Served, count: int) -> None:
     will = Will("w", b"x", 1, True, Properties(will_delay_interval_s=1))
     expires = Properties(session_expiry_interval_s=1)
@@ -225,6 +246,8 @@ CASES: tuple[Case, ...] = (
     filters_that_all_match,
     patterns_that_look_through_long_texts,
     groups,
+    groups_that_a_message_is_for,
+    members_of_a_group,
     sessions_that_expire,
     retained,
     what_waits,

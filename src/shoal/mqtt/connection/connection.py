@@ -48,6 +48,8 @@ from shoal.mqtt.connection.states import State, Word
 
 # How connections end that nobody need know of.
 _ORDINARY_ENDS = (*ELSEWHERE, ReasonCode.SERVER_SHUTTING_DOWN, ReasonCode.KEEP_ALIVE_TIMEOUT)
+# What is sent at once to a client that reads again, as hundreds may.
+FEW = 100
 
 
 class Connection(Standing):
@@ -105,7 +107,7 @@ class Connection(Standing):
         """What was to be written is nearly all written."""
         self.outlet.pause(False)
         if self._serving is not None:
-            self._serving.session.pump(now_us)
+            self._serving.session.pump(now_us, FEW)
         return self._house.take_effects()
 
     def took(self, now_us: int) -> None:

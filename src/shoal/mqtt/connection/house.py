@@ -53,6 +53,10 @@ class House(Protocol):
     # While a message is handed to many, nothing is taken either.
     spreading: Spreading
 
+    @property
+    def is_sharing(self) -> bool:
+        """Whether a message is still being handed to members of groups: nothing is taken."""
+
     def take_effects(self) -> list[ClientEffect]:
         """What is to be done since this was last asked."""
 

@@ -66,6 +66,7 @@ class Serving:
         has_published = False
         waits_to_publish = self.session.waits_to_publish
         work, spreading = 0, self._house.spreading
+        is_networked = self._house.door is not None
         for place in range(first, len(packets)):
             packet = packets[place]
             if (work >= TURN or spreading.is_on) and type(packet) not in PASSING:
@@ -81,6 +82,8 @@ class Serving:
                     return place
                 work += self.incoming.on_publish(packet, now_us)
                 has_published = True
+                if is_networked and self._house.is_sharing:
+                    return place + 1
                 continue
             work += 1
             if has_published:

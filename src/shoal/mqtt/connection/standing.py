@@ -116,7 +116,8 @@ class Standing:
         """
         if self.is_held or self.is_moving or self.is_spreading or self.is_waiting:
             return True
-        if self._house.is_held or self._house.spreading.is_on:
+        house = self._house
+        if house.is_held or house.spreading.is_on or house.is_sharing:
             return True
         if self._serving is None:
             return False

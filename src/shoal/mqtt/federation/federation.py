@@ -34,6 +34,7 @@ from shoal.mqtt.federation.crowding import CROWDING_TIMER, Crowding
 from shoal.mqtt.federation.evacuating import EVACUATING_TIMER, Evacuating
 from shoal.mqtt.federation.following import Following
 from shoal.mqtt.federation.granting import ADVERTISING_PATIENCE_US, GRANTING_TIMER, Granting
+from shoal.mqtt.federation.handing import HANDING_TIMER
 from shoal.mqtt.federation.joining import Joining
 from shoal.mqtt.federation.moving import MOVING_TIMER, Moving
 from shoal.mqtt.federation.roaming.roaming import Roaming
@@ -59,7 +60,8 @@ class Federation:
     """One broker's part.  `deliver` gives a message to a member of a group here.
 
     `problems` gets in words what came for a session and cannot be kept; `permissions` says what a
-    user may do whose client is not here, `full` why no client may be sent here.
+    user may do whose client is not here, `full` why no client may be sent here, `is_held` whether
+    nothing is to be taken from clients.
     """
 
     def __init__(
@@ -75,6 +77,7 @@ class Federation:
         permissions: Callable[[str, str], Permissions],
         full: Callable[[int], str],
         audience: Audience,
+        is_held: Callable[[], bool],
         now_us: int,
     ) -> None:
         # A session is known everywhere before anything can be acknowledged into it.
@@ -93,7 +96,9 @@ class Federation:
             broker_id, door, timers, self._tell_all, ADVERTISING_PATIENCE_US
         )
         told = self.granting.wait_for
-        self.sharing = Sharing(broker_id, door, timers, subscriptions, deliver, told, now_us)
+        self.sharing = Sharing(
+            broker_id, door, timers, subscriptions, deliver, told, is_held, now_us
+        )
         tellers = (self.roaming.tell_clients, self.sharing.tell)
         self.joining = Joining(broker_id, door, retained, timers, tellers)
         self.joining.join(now_us)
@@ -157,6 +162,8 @@ class Federation:
             case int(patience_us) if kind == GRANTING_TIMER:
                 waits = patience_us == self.granting.patience_us
                 (self.granting if waits else self._advertising).due(now_us)
+            case () if kind == HANDING_TIMER:
+                self.sharing.hand_on(now_us)
             case () if kind == CROWDING_TIMER:
                 self.crowding.due(now_us)
             case () if kind == TELLING_TIMER:

@@ -21,6 +21,7 @@ so what may come twice, at QoS 1, does not wait for it where somebody else would
 | publisher's | has chosen all | done, there is no subscriber |
 | publisher's | killed and started again | asks the same, for what is published again |
 | publisher's | nothing is open any more | tells those that it has asked: `Closed` |
+| publisher's | a message for many groups | chooses for some of them in each turn (see `handing`) |
 | chosen | Shared, Closed | forgets what it has answered about earlier messages (see `taking`) |
 
 Source: MQTT Version 5.0, section 4.8.2.
@@ -47,6 +48,7 @@ from shoal.mqtt.federation.controls import (
     message_of,
     shared_of,
 )
+from shoal.mqtt.federation.handing import Handing, copy_work
 from shoal.mqtt.federation.taking import Key, Taking
 from shoal.mqtt.limits import MICROSECONDS
 from shoal.mqtt.memory.journal import Journal
@@ -67,7 +69,11 @@ START_US = 12 * MICROSECONDS
 CHECK_US = MICROSECONDS
 
 SHARING_TIMER = "sharing"
-_CHECK, _TELL = 1, 0
+_CHECK, _TELL, _NOTE = 1, 0, 2
+# The group of none: open until all groups of a message have been chosen for.
+_ALL = ""
+# A message's groups are said as one; of so many they are not said again for each answer.
+_SEVERAL = 20
 
 
 class Count(NamedTuple):
@@ -98,7 +104,8 @@ class _Share:
 class Sharing:
     """One broker's part.
 
-    `deliver` gives a message to a member here; `told` hears under which number members were told.
+    `deliver` gives a message to a member here; `told` hears under which number members were told;
+    `is_held` says whether the driver wants nothing taken from clients.
     """
 
     def __init__(
@@ -109,6 +116,7 @@ class Sharing:
         subscriptions: Subscriptions,
         deliver: Callable[[Message, ClientSubscription, int], None],
         told: Callable[[int], None],
+        is_held: Callable[[], bool],
         now_us: int,
     ) -> None:
         self._broker_id = broker_id
@@ -128,6 +136,9 @@ class Sharing:
         # Who was asked since all were told that nothing is open; and above what nothing was.
         self._asked: set[BrokerId] = set()
         self._last = 0
+        # Numbers of messages whose groups are to be said again.
+        self._to_note: dict[int, None] = {}
+        self.handing = Handing(timers, is_held)
         self.taking = Taking()
         self._is_checking = False
         self.journal: Journal | None = None
@@ -148,8 +159,21 @@ class Sharing:
         """One of this module's timers."""
         if what == _TELL:
             self.tell_changes(now_us)
-        else:
+        elif what == _CHECK:
             self._check(now_us)
+        else:
+            self._write_notes()
+
+    def hand_on(self, now_us: int) -> None:
+        """Go on with what is for many groups."""
+        self._now_us = now_us
+        self.handing.go_on(now_us)
+        self._write_notes()
+
+    def finish(self, now_us: int) -> None:
+        """As `hand_on`, with all of it."""
+        self.handing.finish(now_us)
+        self._write_notes()
 
     def tell_changes(self, now_us: int) -> None:
         """Tell all what has changed."""
@@ -164,13 +188,7 @@ class Sharing:
             self._told(self._say(EVERY_BROKER, members, now_us))
 
     def _count(self, name: GroupName, now_us: int) -> Count:
-        members = self._members(name)
-        present = sum(each.session.outlet is not None for each in members)
-        return Count(now_us, present, len(members))
-
-    def _members(self, name: GroupName) -> list[ClientSubscription]:
-        """Those here, without sessions that are elsewhere by now and only kept."""
-        return [each for each in self._subscriptions.group(name) if not each.session.is_departed]
+        return Count(now_us, *self._subscriptions.members(name))
 
     def _learn(self, members: Members) -> None:
         """How many members a group has at a broker."""
@@ -232,21 +250,46 @@ class Sharing:
             self.tell_changes(now_us)
         if not self._counts:
             return
-        for name in self._groups.match(message.topic, attributes_of(message)):
-            self._begin(message, name)
-            self._choose(self._open[_key(message), name], now_us)
+        self._begin(message, _ALL)
+        if self.handing.is_on:
+            self.handing.take(self._share_later(message), now_us)
+            return
+        self.handing.take(self._share(message, self._names(message)), now_us)
+        self._write_notes()
 
     def share_again(self, message: Message, now_us: int) -> None:
         """As `share`, for one that was under way when the broker stopped."""
-        for name, broker in message.shares:
-            self._begin(message, name)
-            self._hand(self._open[_key(message), name], broker, now_us)
+        self._begin(message, _ALL)
+        self.handing.take(self._share(message, dict(message.shares or {})), now_us)
+        self._write_notes()
 
-    def _begin(self, message: Message, name: GroupName) -> None:
+    def _names(self, message: Message) -> dict[GroupName, BrokerId]:
+        """The groups that a message is for, nobody chosen."""
+        names = self._groups.match(message.topic, attributes_of(message))
+        message.shares = dict.fromkeys(names, "") if names else None
+        return dict.fromkeys(names, "")
+
+    def _share_later(self, message: Message) -> Iterator[int]:
+        yield from self._share(message, self._names(message))
+
+    def _share(self, message: Message, names: dict[GroupName, BrokerId]) -> Iterator[int]:
+        """Choose for each of these groups, or ask again whom was chosen."""
+        for name, broker in names.items():
+            share = self._begin(message, name)
+            if broker:
+                self._hand(share, broker, self.handing.now_us)
+            else:
+                self._choose(share, self.handing.now_us)
+            is_here = share.target in (None, self._broker_id)
+            yield 1 if is_here else copy_work(message.size)
+        self._done(self._open[_key(message), _ALL])
+
+    def _begin(self, message: Message, name: GroupName) -> _Share:
         key = _key(message)
-        self._open[key, name] = _Share(message, name)
+        share = self._open[key, name] = _Share(message, name)
         self._last = max(self._last, key[1])
         self._door.keep_back(key[1])
+        return share
 
     def _choose(self, share: _Share, now_us: int) -> None:
         """Hand it to one whose turn it is, of those who have not had it."""
@@ -298,12 +341,19 @@ class Sharing:
 
     def _note(self, message: Message, name: GroupName, broker: BrokerId | None) -> None:
         """Remember who was chosen, or that it is done."""
-        shares = tuple(each for each in message.shares if each[0] != name)
-        if broker is not None:
-            shares = (*shares, (name, broker))
-        if shares != message.shares:
-            message.shares = shares
-            self._door.note(_key(message)[1])
+        shares = message.shares if message.shares is not None else {}
+        if shares.get(name) != broker:
+            if broker is None:
+                del shares[name]
+            else:
+                shares[name] = broker
+            self._to_note[_key(message)[1]] = None
+
+    def _write_notes(self) -> None:
+        """Say of which messages something was noted."""
+        to_note, self._to_note = self._to_note, {}
+        for number in to_note:
+            self._door.note(number)
 
     def _ask(self, share: _Share, broker: BrokerId, now_us: int) -> None:
         (_, first), _ = next(iter(self._open))
@@ -334,19 +384,40 @@ class Sharing:
         """See to shares that nobody answers for."""
         self._now_us = now_us
         self._is_checking = False
-        for share in list(self._open.values()):
-            is_late = now_us >= share.handed_us + PATIENCE_US
-            if is_late and share.message.qos == 1 and self._has_others(share):
-                self._choose(share, now_us)
-            elif share.settled_us is not None and now_us > share.settled_us:
-                share.settled_us = None
-                self._see_to(share, now_us)
+        if not self.handing.is_on:
+            late = [each for each in self._open.values() if self._is_late(each, now_us)]
+            self.handing.take(self._look_after(late), now_us)
+            self._write_notes()
         if self._open:
             self._check_soon(now_us)
         else:
             asked, self._asked = self._asked, set()
             for broker in sorted(asked):
                 self._say(broker, Closed(self._broker_id, self._last + 1), now_us)
+
+    def _is_late(self, share: _Share, now_us: int) -> bool:
+        """Whether to ask again, or another."""
+        if share.settled_us is not None and now_us > share.settled_us:
+            return True
+        return self._is_too_late(share, now_us)
+
+    def _is_too_late(self, share: _Share, now_us: int) -> bool:
+        """Whether who was chosen is waited for no more, as it may come twice."""
+        is_late = now_us >= share.handed_us + PATIENCE_US
+        return is_late and share.message.qos == 1 and self._has_others(share)
+
+    def _look_after(self, late: list[_Share]) -> Iterator[int]:
+        """Ask again, or another, where there is no answer yet."""
+        for share in late:
+            now_us = self.handing.now_us
+            if (_key(share.message), share.group) not in self._open:
+                continue
+            if self._is_too_late(share, now_us):
+                self._choose(share, now_us)
+            elif share.settled_us is not None:
+                share.settled_us = None
+                self._see_to(share, now_us)
+            yield copy_work(share.message.size)
 
     def _check_soon(self, now_us: int) -> None:
         if not self._is_checking:
@@ -394,6 +465,10 @@ class Sharing:
                 if share is not None and share.target == broker:
                     if took:
                         self._done(share)
+                        if len(share.message.shares or ()) >= _SEVERAL:
+                            # Who asks again after a kill hears the same.
+                            self._timers.set((SHARING_TIMER, _NOTE), 0)
+                            return
                     elif is_any == share.is_any:
                         # It was killed, and has not told that they are gone.
                         count = self._counts.get(name, {}).get(broker)
@@ -402,6 +477,7 @@ class Sharing:
                         elif count is not None:
                             self._counts[name][broker] = count._replace(present=0)
                         self._choose(share, now_us)
+        self._write_notes()
 
     def _take(
         self, asking: BrokerId, name: GroupName, message: Message, now_us: int, *, is_any: bool
@@ -411,35 +487,27 @@ class Sharing:
         known = self.taking.answer(asking, key, name, is_any=is_any)
         if known is not None:
             return known
-        members = self._members(name)
-        present = [each for each in members if each.session.outlet is not None]
-        chosen = present or ([each for each in members if _is_here(each)] if is_any else [])
-        if not chosen and is_any and members:
+        chosen = self._subscriptions.member(name, is_any=is_any)
+        if chosen is None and is_any and self._subscriptions.members(name).total:
             return None
         if message.qos and asking != self._broker_id:
-            self.taking.answered(asking, key, name, is_any=is_any, took=bool(chosen))
-        if chosen:
-            self._deliver(message, chosen[_turn(message, len(chosen))], now_us)
-        return bool(chosen)
+            self.taking.answered(asking, key, name, is_any=is_any, took=chosen is not None)
+        if chosen is not None:
+            self._deliver(message, chosen, now_us)
+        return chosen is not None
 
     def tell(self, broker: BrokerId, now_us: int) -> None:
         """Tell a broker that has joined what is here."""
         for name in self._counts:
-            members = self._members(name)
-            if members:
-                count, where = self._count(name, now_us), where_of(members[0].content)
+            count = self._count(name, now_us)
+            if count.total:
+                where = where_of(self._groups[name].filter)
                 self._say(broker, Members(self._broker_id, name, *count, where), now_us)
 
 
 def _key(message: Message) -> Key:
     assert message.key is not None
     return message.key
-
-
-def _is_here(subscription: ClientSubscription) -> bool:
-    """Whether its session takes what comes: one that was given before a kill may be elsewhere."""
-    diversion = subscription.session.diversion
-    return diversion is None or not diversion.may_have_departed
 
 
 def _turn(message: Message, count: int) -> int:

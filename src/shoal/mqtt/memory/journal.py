@@ -205,7 +205,8 @@ class Journal:
 
     def unsettled(self, session: Session, packet_id: int, message: Message) -> None:
         number = self._number(message)
-        self._records.append(UnsettledPut(session.client_id, packet_id, number, message.shares))
+        shares = tuple((message.shares or {}).items())
+        self._records.append(UnsettledPut(session.client_id, packet_id, number, shares))
 
     def hear(self, stream: str, sequence: int) -> None:
         """Something was delivered here that may come a second time."""

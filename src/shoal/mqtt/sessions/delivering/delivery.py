@@ -32,6 +32,8 @@ MAX_PACKET_ID = 65_535
 
 # Feeds that end, perhaps with nothing sent, before others have their turn.
 FEEDS_AT_ONCE = 10
+# What is sent of what waits before others have theirs: some 5 ms.
+MOST_AT_ONCE = 1_000
 
 
 class Delivery:
@@ -221,14 +223,25 @@ class Delivery:
         self.drop_at_0(0, is_lost=False)
         self.backlog.forget(self)
 
-    def pump(self, now_us: int) -> None:
-        """Send what can be sent now: again what was in flight, then what has waited."""
+    def pump(self, now_us: int, most: int = MOST_AT_ONCE) -> int:
+        """Send what can be sent now: again what was in flight, then what has waited.
+
+        How much that was; beyond `most`, the rest is sent when others have had their turn.
+        """
         outlet = self.outlet
         if outlet is None:
-            return
-        while self._resend and outlet.writable:
+            return 0
+        sent = self._pump(outlet, most, now_us)
+        if sent >= most:
+            outlet.pump_again()
+        return sent
+
+    def _pump(self, outlet: ClientOutlet, most: int, now_us: int) -> int:
+        sent = 0
+        while self._resend and outlet.writable and sent < most:
             if len(self._inflight) - len(self._resend) >= outlet.window:
-                return
+                return sent
+            sent += 1
             packet_id = next(iter(self._resend))
             del self._resend[packet_id]
             outgoing = self._inflight[packet_id]
@@ -237,10 +250,11 @@ class Delivery:
             elif not outlet.send_outgoing(outgoing, now_us, True):
                 del self._inflight[packet_id]
                 self._is_done(outgoing)
-        while self._waiting and outlet.writable:
+        while self._waiting and outlet.writable and sent < most:
             if self._waiting[0].qos and len(self._inflight) - len(self._resend) >= outlet.window:
                 break
             outgoing = self._waiting.popleft()
+            sent += 1
             message = outgoing.message
             self._queued_bytes -= message.size
             if message.has_expired(now_us):
@@ -255,8 +269,7 @@ class Delivery:
             self.took_us = now_us
         if self._is_behind and not self._is_filled(4):
             self._has_caught_up(now_us)
-        if self._feeds:
-            self._pump_feeds(outlet, now_us)
+        return self._pump_feeds(outlet, most, sent, now_us) if self._feeds else sent
 
     # --- who waits for it ---------------------------------------------------------------------
 
@@ -281,11 +294,11 @@ class Delivery:
             self._is_behind = False
             self._patience.caught_up(self, now_us)
 
-    def _pump_feeds(self, outlet: ClientOutlet, now_us: int) -> None:
+    def _pump_feeds(self, outlet: ClientOutlet, most: int, sent: int, now_us: int) -> int:
         ended = 0
         while self._feeds and outlet.writable and len(self._inflight) < outlet.window:
-            if outlet.has_more:
-                return
+            if outlet.has_more or sent >= most:
+                break
             name, messages = next(iter(self._feeds.items()))
             try:
                 outgoing = next(messages)
@@ -297,12 +310,14 @@ class Delivery:
                 continue
             if outgoing is None:
                 outlet.pump_again()
-                return
+                break
+            sent += 1
             if outgoing.qos:
                 self.count_in(outgoing.message)
                 self._send_new(outgoing, outlet, now_us)
             else:
                 outlet.send_now(outgoing.message, outgoing.retain, outgoing.identifiers, now_us)
+        return sent
 
     # --- what it comes to ---------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from shoal.mqtt.content import TOPIC_ATTRIBUTE, Json, attributes_of, work_on
 from shoal.mqtt.door.network import Door
 from shoal.mqtt.messages import Message
 from shoal.mqtt.sessions.session import ClientSubscription, Session
-from shoal.mqtt.sessions.subscribed.groups import Group
+from shoal.mqtt.sessions.subscribed.groups import Group, Members
 
 _NO_ATTRIBUTES: Attributes = {}
 # So many nodes and receivers of a topic, or filters that are asked about content, are as much work
@@ -202,14 +202,15 @@ class Subscriptions:
             return found
         return [list(_chosen(each)) for each in found]
 
-    def group(self, name: str) -> tuple[ClientSubscription, ...]:
-        """The members of a group, present or not."""
-        return tuple(self._groups.get(name, ()))
-
-    def member(self, group: str) -> ClientSubscription | None:
-        """The member of a group whose turn it is; None if there is none."""
+    def members(self, group: str) -> Members:
+        """How many members a group has."""
         found = self._groups.get(group)
-        return None if found is None else found.choose()
+        return Members(0, 0) if found is None else found.members
+
+    def member(self, group: str, *, is_any: bool = True) -> ClientSubscription | None:
+        """The member of a group whose turn it is, of connected ones or of any; None if none is."""
+        found = self._groups.get(group)
+        return None if found is None else found.choose(is_any=is_any)
 
     def _tell(self, subscription: ClientSubscription) -> None:
         if self.at_change is not None:
