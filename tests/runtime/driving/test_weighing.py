@@ -17,7 +17,7 @@ from shoal.model import Attributes, MessageId, Publication
 from shoal.runtime.driving.flushing import Flushing, Phase
 from shoal.runtime.driving.timing.clock import Clock
 from shoal.runtime.driving.turns import Turns
-from shoal.runtime.driving.weighing import PIECE_US, TURN_US, Taker, Weighing
+from shoal.runtime.driving.weighing import EACH_ASSURED, PIECE_US, TURN_US, Taker, Weighing
 from shoal.runtime.node import Node
 from tests.runtime.live import on_loop, until
 
@@ -233,7 +233,7 @@ def test_what_clients_would_take_counts(work: int) -> None:
     node.weighing.takers.append(taker)
     input = Received("B2", batch(*[work] * 100))
     first, *rest = node.weighing.cut(input)
-    most = TURN_US // (1_010 + work) + 1
+    most = TURN_US // (10 + EACH_ASSURED * 1_000 + work) + 1
     assert len(published(first)) == most
     assert [len(published(each)) for each in rest] == [100 - most]
 
@@ -314,3 +314,28 @@ async def test_who_never_ends_to_look_holds_nobody_up_for_ever() -> None:
     node.request("P", Publish((msgspec.structs.replace(long, body=b"x" * 16_384),)))
     await until(lambda: not node.is_behind)
     assert len(machine.inputs) == 1
+
+
+@pytest.mark.parametrize(("is_assured", "most"), [(False, 130), (True, 33)])
+def test_what_is_assured_takes_longer_to_be_in_many_sessions(is_assured: bool, most: int) -> None:
+    """300 subscribers at QoS 1 were counted as at QoS 0: a batch of 250 took 225 ms."""
+    node, _ = heavy()
+    weighing = Weighing(Light(), node.clock)  # type: ignore[arg-type]
+    weighing.takers.append(Taker(lambda: 300, lambda _: 0, lambda *_: True))
+    published = tuple(
+        msgspec.structs.replace(publication(number, 0), assured=is_assured) for number in range(250)
+    )
+    piece, _ = weighing.cut(Requested("c", Publish(published)))
+    assert isinstance(piece, Requested)
+    assert isinstance(piece.request, Publish)
+    assert len(piece.request.publications) <= most
+
+
+class Few(BaseStrategy):
+    @property
+    def searched(self) -> Sized:
+        return ()
+
+
+class Light:
+    strategy = Few()

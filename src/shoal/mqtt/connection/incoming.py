@@ -38,7 +38,7 @@ from shoal.mqtt.content import MAX_TEXT
 from shoal.mqtt.door.owed import Owed
 from shoal.mqtt.messages import Message, message_of_publish
 from shoal.mqtt.sessions.session import Session
-from shoal.mqtt.sessions.subscribed.subscriptions import work_of_filters
+from shoal.mqtt.sessions.subscribed.subscriptions import alone, work_of_filters
 
 # Topics below here are the broker's own.
 BROKER_TOPICS = "$SYS/"
@@ -178,6 +178,8 @@ class Incoming:
                 owed.message = message
                 journal.unsettled(session, packet_id, message)
         work, filters = self._house.subscribing.work_of(topic)
+        if qos or packet.retain:
+            work = alone(work)
         return work + work_of_filters(filters, _characters(packet, topic)) if filters else work
 
     def _count_refusal(self, code: ReasonCode, topic: str, why: str) -> None:

@@ -30,6 +30,8 @@ TURN_US = 10_000
 # much more, here and on its way to local clients.
 LEAST_US = 10
 EACH_US = 1
+# To be in the session of each takes what is assured so much longer.
+EACH_ASSURED = 4
 # A piece that is not weighed takes no longer, and has at least so many publications.
 PIECE_US = 4 * TURN_US
 PIECE_LEAST = 8
@@ -49,7 +51,7 @@ class Taker(NamedTuple):
     """Who takes what a machine delivers.
 
     size        how many subscriptions it has
-    takes_us    how long a publication takes it, in microseconds
+    takes_us    how long a publication with these takes it, in microseconds, if it is not assured
     prepare     looks through a publication's texts for some microseconds; whether that is all
     """
 
@@ -129,7 +131,12 @@ class Weighing:
     @property
     def _most(self) -> int:
         """How many subscriptions a publication may be tested against, and match."""
-        return len(self._machine.strategy.searched) + sum(each.size() for each in self.takers)
+        return len(self._machine.strategy.searched) + self._taken
+
+    @property
+    def _taken(self) -> int:
+        """How many of them are those of takers."""
+        return sum(each.size() for each in self.takers)
 
     def _cut_together(
         self, input: Received | Requested, messages: Sequence[Message]
@@ -149,7 +156,8 @@ class Weighing:
         if count < 2:
             return count
         strategy, most = self._machine.strategy, self._most
-        worst_us = LEAST_US + EACH_US * most
+        factor = EACH_ASSURED if any(each.assured for each in publications) else 1
+        worst_us = LEAST_US + EACH_US * (most + (factor - 1) * self._taken)
         if worst_us * PIECE_LEAST <= PIECE_US:
             if max(len(each.body) for each in publications) < SHORT:
                 return min(count, PIECE_US // worst_us)
@@ -159,7 +167,8 @@ class Weighing:
         for number, each in enumerate(publications, 1):
             attributes = each.attributes
             left_us -= LEAST_US + EACH_US * strategy.work_of(attributes)
-            left_us -= sum(each.takes_us(attributes) for each in self.takers)
+            factor = EACH_ASSURED if each.assured else 1
+            left_us -= factor * sum(taker.takes_us(attributes) for taker in self.takers)
             # To weigh one may take long by itself.
             if left_us <= 0 or self._clock.now_us() >= end_us:
                 return number

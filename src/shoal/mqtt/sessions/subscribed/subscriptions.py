@@ -24,6 +24,8 @@ _NO_ATTRIBUTES: Attributes = {}
 # as one publication (see `TURN` in `serving`).
 _PLACES_PER_WORK = 20
 _FILTERS_PER_WORK = 100
+# What is above QoS 0 or retained goes to each receiver by itself, so much longer.
+_ALONE = 4
 # So many characters are looked through in the time of one such filter more, where one must.
 _SHORT = 256
 # Topics whose receivers are remembered until any subscription changes; then all are forgotten.
@@ -243,6 +245,11 @@ class Subscriptions:
             del self._groups[subscription.group]
             if group in self._index:
                 self._index.remove(group)
+
+
+def alone(work: int) -> int:
+    """How much work a publication is that goes to each by itself, where `work` is as `work_of`."""
+    return 1 + _ALONE * (work - 1)
 
 
 def work_of_filters(filters: int, characters: int) -> int:
