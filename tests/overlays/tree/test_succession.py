@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from random import Random
+from unittest.mock import ANY
 
 import pytest
 
@@ -32,12 +33,14 @@ from shoal.overlays.registry import strategy_factory
 from shoal.overlays.tree.departing.succession import behind, follow, succeed
 from shoal.overlays.tree.messages import (
     Abandon,
+    AdvertisementsSaid,
     Flushed,
     Prepare,
     Prepared,
     Refuse,
     Stop,
     Stopped,
+    SubscriptionsSaid,
     Succeed,
     Succeeded,
 )
@@ -117,15 +120,15 @@ def publish_fives(stage: Stage, advertised: list) -> list[str]:  # type: ignore[
 # --- who leaves -----------------------------------------------------------------------------------
 
 
-def broker(name: str, *neighbours: str) -> Broker:
-    return Broker(name, neighbours, strategy_factory("tree"))
+def broker(name: str, *neighbours: str, system: str = "tree") -> Broker:
+    return Broker(name, neighbours, strategy_factory(system))
 
 
 class Told:
     """One broker that hears inputs, one each microsecond; `did` is what it did about the last."""
 
-    def __init__(self, name: str, *neighbours: str) -> None:
-        self.machine = broker(name, *neighbours)
+    def __init__(self, name: str, *neighbours: str, system: str = "tree") -> None:
+        self.machine = broker(name, *neighbours, system=system)
         self.now_us = 0
         self.did: list[Effect] = []
 
@@ -153,6 +156,16 @@ def test_a_leaf_without_clients_ends_its_link_and_has_left() -> None:
     assert leaf.hears(LinkChanged("B1", ENDED)).did == [Left()]
 
 
+def test_a_leaf_whose_neighbour_fails_meanwhile_waits_for_it() -> None:
+    """It left, and its neighbour was back soon after, and asked for the link for ever."""
+    leaf = Told("B3", "B1").hears(Leave(), LinkChanged("B1", FAILED))
+    assert OpenLink("B1", is_lasting=True) in leaf.did
+    assert leaf.hears(TimerFired(("leave",))).did == [SetTimer(("leave",), ANY)]
+    leaf.hears(LinkChanged("B1", UP), *received("B1", AdvertisementsSaid(), SubscriptionsSaid()))
+    assert leaf.hears(TimerFired(("leave",))).did == [EndLink("B1")]
+    assert leaf.hears(LinkChanged("B1", ENDED)).did == [Left()]
+
+
 def test_a_broker_alone_leaves_at_once() -> None:
     assert Told("B3").hears(Leave()).did == [Left()]
 
@@ -169,9 +182,9 @@ def test_a_broker_waits_for_its_clients_to_go() -> None:
     assert EndLink("B1") in stage.handle("B3", TimerFired(key))
 
 
-def stopping() -> Told:
+def stopping(system: str = "tree") -> Told:
     """B2 leaves B1, B3 and B4, and has asked them to stop."""
-    leaver = Told("B2", "B1", "B3", "B4").hears(Leave())
+    leaver = Told("B2", "B1", "B3", "B4", system=system).hears(Leave())
     assert leaver.says("B1") == []
     assert leaver.says("B3") == leaver.says("B4") == [Prepare(1, "B1", ())]
     leaver.hears(*received("B3", Prepared(1)), *received("B4", Prepared(1)))
@@ -227,6 +240,23 @@ def test_who_does_not_move_stays_with_it(trouble: object) -> None:
     assert Left() not in leaver.did
     tree = leaver.machine.strategy.propagation  # type: ignore[attr-defined]
     assert "B4" not in tree.neighbours
+
+
+def test_who_joins_as_its_last_link_ends_finds_nobody_else_there() -> None:
+    """Those that had moved counted as its neighbours, never answered, and it never left."""
+    leaver = all_stopped(stopping(), 1).hears(LinkChanged("B3", ENDED), LinkChanged("B4", ENDED))
+    leaver.hears(LinkChanged("B5", UP))
+    assert not [each for each in leaver.did if isinstance(each, Send) and each.neighbour != "B5"]
+    tree = leaver.machine.strategy.propagation  # type: ignore[attr-defined]
+    assert tree.neighbours == ["B5"]
+    leaver.hears(LinkChanged("B1", ENDED), LinkChanged("B5", ENDED), TimerFired(("leave",)))
+    assert leaver.did == [Left()]
+
+
+def test_it_does_not_bring_back_the_link_to_who_has_moved() -> None:
+    """A link that had come not long ago was looked after, and opened anew as it had ended."""
+    leaver = all_stopped(stopping("self_organising"), 1).hears(LinkChanged("B3", ENDED))
+    assert leaver.hears(TimerFired(("greet", "B3"))).did == []
 
 
 # --- its neighbours -------------------------------------------------------------------------------

@@ -256,7 +256,10 @@ def _holds(node: BrokerNode) -> bool:
 
 
 def is_tree(brokers: list[str], links: list[tuple[str, str]] | Links) -> bool:
+    """Not while somebody still asks for a link to one that has left."""
     neighbours: dict[str, list[str]] = {name: [] for name in brokers}
+    if not {end for ends in links for end in ends} <= neighbours.keys():
+        return False
     for left, right in links:
         neighbours[left].append(right)
         neighbours[right].append(left)

@@ -360,10 +360,11 @@ class Overlay:
         self._routing.replaced(old, new, now_us, out)
 
     def parting(self, neighbours: Iterable[BrokerId], now_us: int, out: list[Effect]) -> None:
-        """This broker leaves: nobody is to bring back the links that it ends."""
+        """This broker leaves: nobody is to bring back the links that it ends, nor it those."""
         for each in neighbours:
             self.memory.settle(each, now_us, is_in=False)
-            self._greet(each, out)
+            if self.is_up(each):
+                self._greet(each, out)
 
     def _greet_stranger(self, neighbour: BrokerId, out: list[Effect]) -> None:
         """A link has been up for a while, and is none of the tree; or it is, and is not up."""

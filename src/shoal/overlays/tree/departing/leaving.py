@@ -15,7 +15,9 @@ links to the others end as these move, the link to the centre last.
 | linking, stopping | refused, a link that changes, two seconds without a word | abandons: waiting |
 | succeeding | the links to the others have ended | ends the link to the centre: ending |
 | succeeding | that, or refusals, and other changes | begins the centre's link anew: waiting |
-| ending | its links have ended or failed | has left: left |
+| ending | its links have ended, or the link to the centre has failed | has left: left |
+| ending | a leaf's only link has failed | opens it again, to end it: waiting |
+| ending | a link comes up | has none but that: waiting |
 | waiting | a while later | begins, when it is quiet |
 """
 
@@ -33,6 +35,7 @@ from shoal.broker.effects import (
     Left,
     LinkChanged,
     LinkState,
+    OpenLink,
     Release,
     ResetLink,
     Send,
@@ -228,6 +231,14 @@ class Leaver:
                 succession.around.relink(neighbour, state, now_us, out)
         out.append(Release())
 
+    def _return(self, succession: Succession, now_us: int, out: list[Effect]) -> None:
+        """Somebody is linked to it as its last links end: has none but that, and leaves again."""
+        changes, self._changes = self._changes, []
+        if changes:  # the centre has its place, and takes nothing from it any more
+            for each in (self._centre, *(change.neighbour for change in changes)):
+                succession.around.relink(each, LinkState.ENDED, now_us, out)
+        self._wait(now_us, out)
+
     # --- what neighbours say ------------------------------------------------------------------
 
     def receive(
@@ -283,11 +294,17 @@ class Leaver:
             case State.LINKING | State.STOPPING:
                 self._abandon(now_us, out)
             case State.SUCCEEDING:
+                if state is LinkState.ENDED:
+                    succession.around.parting([neighbour], now_us, out)
                 self._changes.append(LinkChanged(neighbour, state))
                 self._is_whole &= state is LinkState.ENDED
                 self._resolve(neighbour, succession, now_us, out)
                 return True
             case State.ENDING if state is LinkState.UP:
+                self._return(succession, now_us, out)
+            case State.ENDING if state is LinkState.FAILED and not self._changes:
+                # Nobody has its place: whoever is back would look for it for ever.
+                out.append(OpenLink(neighbour, is_lasting=True))
                 self._wait(now_us, out)
             case State.ENDING:
                 self._awaited.discard(neighbour)

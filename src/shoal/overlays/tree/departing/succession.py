@@ -86,7 +86,7 @@ class Around(Protocol):
         """These neighbours have taken the place of one, if any, and the tables have turned."""
 
     def parting(self, neighbours: Iterable[BrokerId], now_us: int, out: list[Effect]) -> None:
-        """This broker leaves, and is about to end its last links."""
+        """This broker leaves: its links to these have ended, or are about to."""
 
 
 class _Part:
