@@ -1,10 +1,19 @@
-"""A subscription that two neighbours say, and a client here that others say is elsewhere."""
+"""A subscription that two neighbours say, and a client here that others say is elsewhere.
+
+What is remembered of it holds up leaves and exchanges of links, so none may stay: whoever said it
+takes it back, dies, leaves, or is linked anew.
+"""
 
 from __future__ import annotations
 
-from shoal.broker.effects import Effect, Send
+import pytest
+
+from shoal.broker.effects import Effect, Leave, Received, Send, TimerFired
+from shoal.broker.machine import Broker
 from shoal.broker.messages import Subscribe, Unsubscribe
 from shoal.model import BrokerId
+from shoal.overlays.registry import strategy_factory
+from shoal.overlays.tree.departing.succession import behind, follow, succeed
 from shoal.overlays.tree.propagation import Propagation
 from tests.broker.transcript import advertisement, subscription
 
@@ -86,3 +95,67 @@ def test_what_a_lost_neighbour_said_is_forgotten() -> None:
     say(rows, "B", is_new_link=True)
     rows.unlink("B")
     assert not rows.hearsay
+
+
+def two_words(is_word_of: str) -> Propagation:
+    """A says the subscription, and B, too; one of the two is remembered."""
+    rows = table()
+    first, second = ("B", "A") if is_word_of == "B" else ("A", "B")
+    say(rows, second)
+    say(rows, first, is_new_link=True)
+    assert rows.hearsay.has(ROW.id, first)
+    return rows
+
+
+def test_who_moves_from_a_leaver_remembers_its_word_as_the_centres() -> None:
+    rows = two_words("A")
+    follow(rows, "A", "C")
+    assert rows.hearsay.has(ROW.id, "C")
+    take_back(rows, "B")
+    assert last_hop(rows) == "C"
+    take_back(rows, "C")
+    assert not rows.tables.subscriptions
+    assert not rows.hearsay
+
+
+def test_who_takes_a_leavers_place_remembers_its_word_as_of_who_is_behind_it() -> None:
+    """A leaves; it had the subscription from C, which counts this broker as told from now on."""
+    rows, leaver = two_words("A"), Propagation(["C", "X"])
+    say(leaver, "C")
+    succeed(rows, "A", [behind(leaver.tables, "C")])
+    assert rows.hearsay.has(ROW.id, "C")
+    assert not rows.hearsay.has(ROW.id, "A")
+    take_back(rows, "B")
+    assert last_hop(rows) == "C"
+    take_back(rows, "C")
+    assert not rows.hearsay
+
+
+@pytest.mark.parametrize("word", ["A", "B"])
+@pytest.mark.parametrize("gone", ["A", "B"])
+def test_one_word_is_left_of_two_when_a_neighbour_is_gone(word: str, gone: str) -> None:
+    rows, other = two_words(word), {"A": "B", "B": "A"}[gone]
+    rows.unlink(gone)
+    rows.forget(gone, [])
+    assert last_hop(rows) == other
+    assert not rows.hearsay
+
+
+@pytest.mark.parametrize("word", ["A", "B"])
+def test_who_is_linked_anew_and_says_it_no_more_is_not_remembered(word: str) -> None:
+    rows, other = two_words(word), {"A": "B", "B": "A"}[word]
+    rows.unlink(word)
+    rows.link(word, [])
+    assert last_hop(rows) == other
+    assert not rows.hearsay
+
+
+def test_a_broker_with_two_words_of_a_subscription_does_not_leave() -> None:
+    """Neighbours cannot be told of both."""
+    leaver = Broker("X", ("A", "B"), strategy_factory("tree"))
+    tree = leaver.strategy.propagation  # type: ignore[attr-defined]
+    say(tree, "A")
+    say(tree, "B")
+    assert not any(isinstance(each, Send) for each in leaver.handle(Leave(), 1))
+    leaver.handle(Received("A", Unsubscribe(ROW.id)), 2)
+    assert any(isinstance(each, Send) for each in leaver.handle(TimerFired(("leave",)), 10**6))

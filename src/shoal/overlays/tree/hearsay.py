@@ -7,6 +7,11 @@ remembered until it does: when the last hop takes back its own the other's word 
 
 That is enough.  A neighbour says exactly what it does not have from here, so from broker to last
 hop one never goes back; in a tree at rest such a walk ends at the client.
+
+Nothing is remembered for ever.  What a neighbour says is remembered here exactly as long as it
+counts this broker as told: so it takes it back, or is gone, or begins anew.  Where rows turn
+without a word they are handed over: to who takes a leaver's place (`departing/succession.py`); a
+leaver, and the brokers of a cycle, must remember nothing then.
 """
 
 from __future__ import annotations
@@ -42,6 +47,12 @@ class Hearsay:
         """The neighbour is gone, or begins anew."""
         for id in list(self._said):
             self.drop(id, hop)
+
+    def rename(self, old: BrokerId, new: BrokerId) -> None:
+        """What one neighbour said another says now, which has taken its place."""
+        for said in self._said.values():
+            if old in said:
+                said[new] = said.pop(old)
 
     def take(self, id: SubscriptionId) -> tuple[Subscription, BrokerId | None] | None:
         """What holds now that the last hop has taken back its own: what was said first."""

@@ -334,6 +334,10 @@ class TreeRouting(BaseStrategy):
         """
         old, new = before if ends else None, (behind,) if opens else ()
         turned = turn_tables(self.propagation, turn, before, behind)
+        for id in (*turn.known, *(each.id for each in turn.far)):
+            # What the two said of these has turned with them, and nobody takes it back.
+            self.propagation.hearsay.drop(id, before)
+            self.propagation.hearsay.drop(id, behind)
         self.propagation.relink(old, new)
         self.propagation.turned = {before: (behind,)}
         self.propagation.restate(self._neighbours, turned, out)

@@ -213,6 +213,12 @@ class Overlay:
     def tables(self) -> RoutingTable:
         return self.tree.tables
 
+    @property
+    def contradiction(self) -> str:
+        """Why its tables cannot turn though all has been said; empty when they can."""
+        is_of_one_mind = not self.tree.propagation.hearsay
+        return "" if is_of_one_mind else f"{self.broker} has two words of one subscription"
+
     def obstacle(self, ring: Ring, *, is_new: bool = False) -> str:
         """Why it cannot take part in an exchange, also one that is new; empty when it can."""
         if reason := self._unrest:

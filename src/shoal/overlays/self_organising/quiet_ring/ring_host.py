@@ -18,6 +18,10 @@ class Host(Protocol):
     @property
     def tables(self) -> RoutingTable: ...
 
+    @property
+    def contradiction(self) -> str:
+        """Why its tables cannot turn though all has been said; empty when they can."""
+
     def obstacle(self, ring: Ring) -> str:
         """Why it cannot take part; empty when it can."""
 

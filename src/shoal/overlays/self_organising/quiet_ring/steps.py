@@ -121,6 +121,9 @@ class Steps:
         """Knows how to turn, says it on; the first decides."""
         ring, tables = self._ring, self._host.tables
         assert ring is not None
+        if reason := self._host.contradiction:
+            self._refuse(reason, now_us, out)
+            return
         self._turn = turn = message.turn or first_turn(tables, ring.before)
         if ring.is_first:
             self._latest_us = max(self._latest_us, message.latest_us)

@@ -1,11 +1,11 @@
 """How a broker leaves a tree: its neighbours take its place (`succession.py`), then it has none.
 
-It waits until it is *quiet*: no clients, no publisher on its way through it, all tables said, and
-nobody away who may come back, for a minute at most.  A leaf then ends its link.  An inner broker
-prepares its neighbours, one of which is the centre, stops them, and asks again in turn until
-nothing came in between: tables that answer each other are said.  Then it hands over, and hears only
-the others until it knows of each whether it has moved: what it would say before might be old.  Its
-links to the others end as these move, the link to the centre last.
+It waits until it is *quiet*: no clients, no publisher on its way through it, all tables said, of no
+subscription two words, and nobody away who may come back, for a minute at most.  A leaf then ends
+its link.  An inner broker prepares its neighbours, one of which is the centre, stops them, and asks
+again in turn until nothing came in between: tables that answer each other are said.  Then it hands
+over, and hears only the others until it knows of each whether it has moved: what it would say
+before might be old.  Its links to the others end as these move, the link to the centre last.
 
 | state | hears | does |
 | --- | --- | --- |
@@ -160,6 +160,7 @@ class Leaver:
             or any(now_us < since_us + ABSENCE_US for since_us in self._away.values())
             or any(row.last_hop is None for row in tables.advertisements.values())
             or any(entry.last_hop is None for entry in tables.subscriptions.values())
+            or self._propagation.hearsay
             or not all(map(self._exchange.is_settled, self._propagation.neighbours))
         )
 

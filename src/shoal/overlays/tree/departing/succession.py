@@ -325,6 +325,7 @@ def follow(propagation: Propagation, old: BrokerId, new: BrokerId) -> None:
             tables.turn_subscription(entry, new)
     if tables.wanted is not None and old in tables.wanted:
         tables.wanted[new] = tables.wanted.pop(old)
+    propagation.hearsay.rename(old, new)
     propagation.relink(old, (new,))
 
 
@@ -345,6 +346,9 @@ def succeed(propagation: Propagation, old: BrokerId, others: Sequence[Behind]) -
                 tables.add_subscription(subscription, each.neighbour)
             elif entry.last_hop == old:
                 tables.turn_subscription(entry, each.neighbour)
+            elif entry.last_hop != each.neighbour:
+                # It has told the leaver, and counts this broker as told from now on.
+                propagation.hearsay.add(subscription, each.neighbour)
     for entry in tables.subscriptions.values():
         entry.forwarded_to.discard(old)
         entry.forwarded_to.update(
