@@ -296,6 +296,11 @@ class TreeRouting(BaseStrategy):
         self.tables.forget_told(neighbour)
         self._unmet.add(neighbour)
 
+    @property
+    def is_parting(self) -> bool:
+        """Whether this broker leaves, and has said that its last links end."""
+        return self._leaver.is_parting
+
     def wants(self, neighbour: BrokerId) -> None:
         """Both ends of a link have agreed that it is one of the tree's."""
         self._succession.wants(neighbour)

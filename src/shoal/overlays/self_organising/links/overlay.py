@@ -414,6 +414,11 @@ class Overlay:
         if standing == UNKNOWN:
             standing = Standing(True, 0)
         self.memory.put(neighbour, standing)
+        if standing.is_in and self.tree.is_parting:
+            # The other end's clock is ahead; but this broker's links end, whatever it says.
+            self.parting([neighbour], now_us, out)
+            self._end(neighbour, out)
+            return
         if not standing.is_in:
             self._part(neighbour, now_us, out)
             return

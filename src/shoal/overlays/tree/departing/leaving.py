@@ -111,6 +111,11 @@ class Leaver:
         """Whether its neighbours are about to take its place."""
         return self.state not in (State.STAYING, State.WAITING)
 
+    @property
+    def is_parting(self) -> bool:
+        """Whether it has said that its last links end."""
+        return self.state in (State.ENDING, State.LEFT)
+
     def heard(self) -> None:
         """A neighbour has said something that may change tables."""
         self._heard = True
