@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 import shoal
 from shoal.client import Client, ClientError, Subscription, Will
 from shoal.client.attributes import plain_text
-from shoal.client.client import MAX_REDIRECTIONS, MAX_UNREAD
+from shoal.client.client import MAX_REDIRECTIONS
+from shoal.client.inbox import MAX_UNREAD
 from shoal.language import FilterSyntaxError, read_plain_value
 from shoal.mqtt.codec.encoder import encode
 from shoal.mqtt.codec.packet_types import MQTT_5
@@ -178,7 +179,7 @@ async def test_a_slow_reader_loses_nothing() -> None:
         for _ in range(30):
             await asyncio.gather(*(writer.publish("a", b"x" * 1_000) for _ in range(100)))
         await asyncio.sleep(0.05)
-        assert reader._unread < 2 * MAX_UNREAD
+        assert reader._inbox.unread < 2 * MAX_UNREAD
         assert await payloads(subscription, 3_000) == [b"x" * 1_000] * 3_000
 
 

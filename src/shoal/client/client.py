@@ -33,6 +33,7 @@ from shoal.client.events import (
     SessionError,
     TakenOverError,
 )
+from shoal.client.inbox import Inbox
 from shoal.client.publishing import check_qos, make_publish
 from shoal.client.session import ClientSession, State
 from shoal.client.subscription import Message, Subscription
@@ -49,8 +50,6 @@ LONGEST_PAUSE_S = 5.0
 MAX_REDIRECTIONS = 8
 # A connection that lasted so long was no detour: the count begins again.
 SETTLED_S = 10.0
-# Messages that wait to be read, over all subscriptions; then nothing more is read.
-MAX_UNREAD = 1_000
 
 _log = logging.getLogger(__name__)
 
@@ -113,8 +112,7 @@ class Client:
             self._session = ClientSession(connect, is_held=True, maximum_packet_size=size)
         self._keep_alive_s = keep_alive_s
         self._answers = Answers()
-        self._subscriptions: dict[int, Subscription] = {}
-        self._unread = 0
+        self._inbox = Inbox()
         self._socket: ClientSocket | None = None
         self._running: asyncio.Task[None] | None = None
         self._up = asyncio.Event()
@@ -156,8 +154,7 @@ class Client:
         await asyncio.gather(self._running, return_exceptions=True)
         if self._socket is not None:
             self._socket.close()
-        for subscription in self._subscriptions.values():
-            subscription.is_closed = True
+        self._inbox.close()
         self._fail(ClientError("the client is closed"))
 
     def _fail(self, error: ClientError) -> None:
@@ -165,8 +162,7 @@ class Client:
         self._answers.fail(error)
         if self._ended is not None:
             fail(self._ended, error)
-        for subscription in self._subscriptions.values():
-            subscription.changed.set()
+        self._inbox.wake()
 
     async def _run(self) -> None:
         pause_s, hops = FIRST_PAUSE_S, 0
@@ -337,7 +333,7 @@ class Client:
         request = SubscriptionRequest(topic_filter, qos, no_local, retain_as_published)
         number = self._session.subscribe(request, where, identifier)
         subscription = Subscription(self, number, self._asked(number))
-        self._subscriptions[number] = subscription
+        self._inbox.add(subscription)
         return subscription
 
     async def unsubscribe(self, subscription: Subscription) -> None:
@@ -348,11 +344,7 @@ class Client:
 
     def take_back(self, subscription: Subscription) -> int | None:
         """As `unsubscribe`, without waiting; the number of the request, if one was made."""
-        if self._subscriptions.pop(subscription.number, None) is not None:
-            self._unread -= len(subscription.messages)
-            subscription.messages.clear()
-            subscription.is_closed = True
-            subscription.changed.set()
+        if self._inbox.drop(subscription):
             number = self._session.unsubscribe(subscription.number)
             self.flush()
             return number
@@ -360,15 +352,13 @@ class Client:
 
     async def next_message(self, subscription: Subscription) -> Message:
         """The next message of a subscription."""
-        while not subscription.messages:
+        while (message := self._inbox.take(subscription)) is None:
             self.check_open()
             if subscription.is_closed:
                 raise ClientError("the subscription was taken back")
             subscription.changed.clear()
             await subscription.changed.wait()
-        message = subscription.messages.popleft()
-        self._unread -= 1
-        if self._unread < MAX_UNREAD // 2 and self._socket is not None:
+        if self._inbox.has_room and self._socket is not None:
             self._socket.hold_reading(False)
         return message
 
@@ -435,15 +425,10 @@ class Client:
             self.connections,
             len(numbers),
         )
-        for number in numbers:
-            subscription = self._subscriptions.get(number)
-            if subscription is not None:
-                subscription.messages.append(message)
-                subscription.changed.set()
-                self._unread += 1
+        self._inbox.put(message, numbers)
         if not numbers and self._keep is not None and packet.qos == 1:
             self.acknowledge(message)  # a subscription of a client before this one
-        if self._unread > MAX_UNREAD:
+        if self._inbox.is_full:
             socket.hold_reading(True)
 
 

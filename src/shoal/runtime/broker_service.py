@@ -378,7 +378,7 @@ class BrokerService:
             "counts": dict(self.node.counts),
             "shown": {
                 name: [msgspec.structs.asdict(row) for row in rows]
-                for name, rows in self.node.shown.items()
+                for name, rows in self.node.rows.shown.items()
             },
         }
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
@@ -70,6 +70,7 @@ from shoal.runtime.driving.asides import Asides
 from shoal.runtime.driving.batches import joined, publications_in
 from shoal.runtime.driving.delivering import Delivering
 from shoal.runtime.driving.flushing import Flushing, Phase
+from shoal.runtime.driving.rows import Rows
 from shoal.runtime.driving.settling import Settling
 from shoal.runtime.driving.surroundings import Client, Links, Trace
 from shoal.runtime.driving.timing.clock import Clock
@@ -81,7 +82,6 @@ from shoal.runtime.driving.waiting.held_back import HeldBack
 from shoal.runtime.driving.watching import Watching
 from shoal.runtime.driving.weighing import Weighing
 
-_ROWS_KEPT = 100
 _log = logging.getLogger(__name__)
 
 
@@ -110,8 +110,7 @@ class Node:
         self.clock = clock
         self._links: Links | None = None
         self.counts: Counter[str] = Counter()
-        self.shown = {name: deque[msgspec.Struct](maxlen=_ROWS_KEPT) for name in shown}
-        self._shown_as = {kind: name for name, kind in shown.items()}
+        self.rows = Rows(self.counts, shown, trace)
         self._gate = Gate()
         self.at_hold = self._gate.at_change
         self.at_link: list[Callable[[BrokerId, bool], None]] = []
@@ -322,7 +321,7 @@ class Node:
             case CancelTimer(key):
                 self._timers.cancel(key)
             case Record(row):
-                self.record(row)
+                self.rows.record(row)
             case WatchDelays():
                 self.watching.watch_delays()
             case WatchLoads(window_us):
@@ -352,16 +351,6 @@ class Node:
                 links.recall(neighbour, over, moves=moves)
             case ResetLink(neighbour):
                 links.reset(neighbour)
-
-    def record(self, row: msgspec.Struct) -> None:
-        """Count something that happened, and trace it."""
-        self.counts[type(row).__name__] += 1
-        if (name := self._shown_as.get(type(row))) is not None:
-            self.shown[name].append(row)
-            if (outcome := getattr(row, "outcome", None)) is not None:
-                self.counts[f"{name} {outcome}"] += 1
-        if self._trace is not None:
-            self._trace.record(row)
 
     def _fire(self, key: TimerKey, at_us: int) -> None:
         # A loop's clock is coarser than ours: a timer never fires before its time.

@@ -198,9 +198,10 @@ def test_what_is_acknowledged_arrives_whoever_is_killed(bridged: Bridged, versio
                 asyncio.create_task(collect(other_reader, "shoal/#", out)),
                 asyncio.create_task(collect(reader, "site/#", into)),
             ]
-            await until(lambda: len(other_reader._subscriptions) == 1)
+            await until(lambda: len(other_reader._inbox.subscriptions) == 1)
             for client in (reader, other_reader):
-                await asyncio.gather(*(each.granted() for each in client._subscriptions.values()))
+                subscriptions = client._inbox.subscriptions.values()
+                await asyncio.gather(*(each.granted() for each in subscriptions))
             writing = [
                 asyncio.create_task(publish(writer, "alarms/a", lambda n: {"level": n % 8})),
                 asyncio.create_task(

@@ -117,8 +117,8 @@ async def carry(first: Mosquitto, second: Mosquitto, faults: list[Callable[[], N
         Client(second.address, "reader", keep=Keep(seconds=3_600)) as reader,
     ):
         reading = asyncio.create_task(read(reader))
-        await until(lambda: bool(reader._subscriptions))
-        await asyncio.gather(*(each.granted() for each in reader._subscriptions.values()))
+        await until(lambda: bool(reader._inbox.subscriptions))
+        await asyncio.gather(*(each.granted() for each in reader._inbox.subscriptions.values()))
         writing = asyncio.create_task(write(writer))
         for fault in faults:
             await asyncio.sleep(0.3)

@@ -88,7 +88,8 @@ async def test_links_that_break_all_the_time_come_up_and_stay_up(seed: int) -> N
                 case 1:
                     links.reset(random.choice([other for other in brokers if other != name]))
                 case _:
-                    for connection in list(links._by_connection):
+                    connected = links._connected
+                    for connection in filter(connected.link_of, connected.all):
                         if random.random() < 0.7:
                             connection.abort()
             await asyncio.sleep(random.choice((0, 0.001, 0.01, 0.05)))

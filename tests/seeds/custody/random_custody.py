@@ -15,13 +15,12 @@ from random import Random
 from unittest.mock import patch
 
 from shoal.broker.custody import Custody
-from shoal.broker.effects import Deliver
 from shoal.broker.links.outbox import LinkLimits
 from shoal.broker.links.protocols import OURS, Protocols
 from shoal.broker.messages import Advertise, Publish, Subscribe, Unsubscribe
 from shoal.language import parse
 from shoal.model import EVERYTHING, Advertisement, Attributes, Publication, Subscription
-from shoal.mqtt.door.repeats import Repeats, Taker, stream_of, taker
+from shoal.mqtt.door.repeats import Repeats, taker
 from shoal.overlays.registry import SYSTEMS
 from shoal.overlays.system import Picture
 from shoal.runtime.links import couriers, dialling
@@ -29,6 +28,7 @@ from tests.runtime import live as live_network
 from tests.runtime.live import LiveNetwork
 from tests.runtime.virtual_loop import Cable, VirtualLoop
 from tests.seeds.custody.custody_networks import SECOND_US, draw
+from tests.seeds.custody.subscriber import Subscriber
 
 # From a word, or a start, to its effect.
 SETTLE_US = 25 * SECOND_US
@@ -40,45 +40,6 @@ MOST_UNSETTLED = 200
 TOPICS = ("a", "b", "c")
 # All take as many bytes on links, as real ones do.
 FIRST_INCARNATION = 1_000
-
-
-class Subscriber:
-    """Somebody at one life of a broker; `least` is what it wants of x."""
-
-    def __init__(self, id: str, home: str, least: int, since_us: int, repeats: Taker) -> None:
-        self.id = id
-        self.home = home
-        self.least = least
-        self.since_us = since_us
-        self.until_us: int | None = None
-        self.topic = ""
-        # By key, the stream in which it is ordered.
-        self.got: dict[tuple[str, int], str] = {}
-        # Those that are not known to come late, as they went another way while brokers were away.
-        self.in_order: Repeats | None = None
-        self.timely: list[Publication] = []
-        self.ordered_by: str | None = None
-        self.problems: list[str] = []
-        self._repeats = repeats
-
-    def deliver(self, delivery: Deliver) -> None:
-        publication = delivery.routed.publication
-        if not self._repeats.take(publication):
-            return
-        if publication.key in self.got:
-            self.problems.append(f"{self.id} got {publication.key} twice")
-        if not self.wants(publication):
-            self.problems.append(f"{self.id} got {publication.key} unasked")
-        self.got[publication.key] = stream_of(publication, self.ordered_by)
-        if self.in_order is not None and self.in_order.take(publication):
-            self.timely.append(publication)
-
-    def wants(self, publication: Publication) -> bool:
-        attributes = publication.attributes
-        is_above = attributes["x"] >= self.least  # type: ignore[operator]
-        return is_above and self.topic in ("", attributes.get("topic"))
-
-    def notify(self, message: object) -> None: ...
 
 
 class RandomCustody:

@@ -157,7 +157,7 @@ class LivePublishers:
                     self._detach(client)
                 self._check(client)
             case Record(row):
-                self._node.record(row)
+                self._node.rows.record(row)
                 if isinstance(row, MigrationRecord):
                     self._has_moved(row.publisher, row.target)
 

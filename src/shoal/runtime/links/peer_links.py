@@ -29,6 +29,7 @@ from shoal.model import BrokerId
 from shoal.runtime.addresses import Address
 from shoal.runtime.driving.flushing import Phase
 from shoal.runtime.driving.timing.pauses import Rounds
+from shoal.runtime.links.connected import Connected
 from shoal.runtime.links.dialling import Dialling
 from shoal.runtime.links.directory import Directory
 from shoal.runtime.links.handing_on import HandingOn, Link
@@ -43,8 +44,6 @@ from shoal.runtime.storage.spool_files import Spools
 from shoal.runtime.tls.listener import Listener
 
 TICK_S = 1.0
-# Connections that have not said who they are; more are closed as they come.
-MAX_STRANGERS = 100
 
 _log = logging.getLogger(__name__)
 
@@ -72,8 +71,7 @@ class PeerLinks:
         self._settings = settings
         self._spools = spools
         self._links = Links()
-        self._by_connection: dict[PeerConnection, Link] = {}
-        self._strangers: set[PeerConnection] = set()
+        self._connected = Connected()
         self._to_flush: dict[Link, None] = {}
         self._server: Listener | None = None
         self._ticking: asyncio.TimerHandle | None = None
@@ -126,7 +124,7 @@ class PeerLinks:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for connection in [*self._by_connection, *self._strangers]:
+        for connection in self._connected.all:
             connection.close()
         if self._server is not None:
             self._server.close()
@@ -320,10 +318,7 @@ class PeerLinks:
         if link.connection is not None:
             connection.refuse("the other end was faster")
             return
-        self._strangers.discard(connection)
-        self._by_connection[connection] = link
-        link.connection = connection
-        connection.say(link.session.hello())
+        self._connected.greet(connection, link)
 
     def _tick(self) -> None:
         now_us = self._node.clock.now_us()
@@ -348,16 +343,16 @@ class PeerLinks:
     # --- connections --------------------------------------------------------------------------
 
     def opened(self, connection: PeerConnection) -> None:
-        is_late = self._is_stopping or len(self._strangers) >= MAX_STRANGERS
+        is_late = self._is_stopping or self._connected.are_many
         if not connection.is_dialled and is_late:
             connection.abort()
         else:
-            self._strangers.add(connection)
+            self._connected.opened(connection)
 
     def greeted(self, connection: PeerConnection, hello: Hello) -> None:
         now_us = self._node.clock.now_us()
         if hello.purpose is Purpose.COURIER and self.couriers is not None:
-            self._strangers.discard(connection)
+            self._connected.hand_over(connection)
             connection.hand_to(self.couriers)
             self.couriers.greeted(connection, hello)
             return
@@ -368,7 +363,7 @@ class PeerLinks:
             return
         if hello.purpose is not Purpose.LINK:
             raise WireError(f"{self._node.id} has no link to broker {hello.broker!r}")
-        link = self._by_connection.get(connection)
+        link = self._connected.link_of(connection)
         if link is None:
             link = self._links.get(hello.broker)
             if link is None or (link.is_gone and not link.session.knows(hello)):
@@ -410,10 +405,7 @@ class PeerLinks:
             if link.connection.is_dialled and self._node.id < hello.broker:
                 raise WireError("this end is connecting")
             self._drop(link.connection)
-        self._strangers.discard(connection)
-        self._by_connection[connection] = link
-        link.connection = connection
-        connection.say(link.session.hello())
+        self._connected.greet(connection, link)
 
     def _let_in(self, hello: Hello) -> Link:
         """The link that a broker offers to which there is none; WireError if it is not taken up."""
@@ -424,7 +416,7 @@ class PeerLinks:
         return link
 
     def received(self, connection: PeerConnection, data: bytes) -> None:
-        link = self._by_connection.get(connection)
+        link = self._connected.link_of(connection)
         if link is None:
             return  # replaced by a newer connection
         now_us = self._node.clock.now_us()
@@ -441,11 +433,10 @@ class PeerLinks:
         self._flush_soon(link)
 
     def closed(self, connection: PeerConnection) -> None:
-        self._strangers.discard(connection)
         self._drop(connection)
 
     def _drop(self, connection: PeerConnection) -> None:
-        link = self._by_connection.pop(connection, None)
+        link = self._connected.drop(connection)
         if link is not None:
             link.lost(self._node.clock.now_us(), connection.problem or "another took its place")
             connection.abort()
