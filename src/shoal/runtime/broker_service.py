@@ -139,6 +139,8 @@ class BrokerService:
             moves_subscribers=system.moves_subscribers(network.system_parameters),
             has_cycles=has_cycles,
         )
+        if self.door.clients.federation is not None:
+            self.door.clients.federation.roaming.starting.others = self._others
         if has_cycles and self.door.clients.door is not None:
             self.door.clients.door.waits_for_links = lambda: self.links.is_waiting
         if self.spools is not None:
@@ -192,6 +194,10 @@ class BrokerService:
         for stranger in self.network.strangers(where.name for where in self.directory.places):
             _log.warning("a parameter names a broker that is not there", extra={"what": stranger})
         _log.info("started", extra={key: str(where) for key, where in self.listening.items()})
+
+    def _others(self) -> Iterator[BrokerId]:
+        """The other brokers of the network."""
+        return (where.name for where in self.directory.places if where.name != self.node.id)
 
     async def _hear_what_is_retained(self) -> None:
         """Who subscribes at a new broker gets it as elsewhere; but nobody waits for ever."""

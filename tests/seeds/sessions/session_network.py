@@ -56,6 +56,8 @@ class Site(House):
             for other in neighbours
         }
         self.clients = BrokerClients(name, self.now_us, limits=self.clients.limits, networked=True)
+        assert self.clients.federation is not None
+        self.clients.federation.roaming.starting.others = lambda: set(network.names) - {name}
         remembered = Remembered()
         for batch in disk:
             remembered.apply(read_records(batch))

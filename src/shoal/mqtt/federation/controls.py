@@ -28,9 +28,11 @@ from shoal.mqtt.sessions.subscribed.rows import Identifiers, Qos, SubscriptionSt
 Journey = tuple[str, int]
 # See `session.ClientSubscription.group`.
 GroupName = str
-# What this broker reads that those of earlier versions do not: Register and Several.
+# What this broker reads that those of earlier versions do not: Register and Several; and numbers in
+# Several, without which it does not know when another one has said which sessions it has.
 REGISTERS = "registers"
-FEATURES = (REGISTERS,)
+LISTS = "lists"
+FEATURES = (REGISTERS, LISTS)
 
 
 class Entered(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -71,9 +73,16 @@ class Register(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class Several(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """What would else be said one after the other."""
+    """What would else be said one after the other.
+
+    With `parts` it is the part of this `number`, from 0, of all that `broker` has to say to one
+    that has asked who is there.
+    """
 
     controls: tuple[Entered | Ended, ...]
+    broker: BrokerId = ""
+    number: Annotated[int, msgspec.Meta(ge=0)] = 0
+    parts: Annotated[int, msgspec.Meta(ge=0)] = 0
 
 
 class Item(msgspec.Struct, frozen=True, tag=True, array_like=True):

@@ -38,6 +38,7 @@ from shoal.mqtt.federation.handing import HANDING_TIMER
 from shoal.mqtt.federation.joining import Joining
 from shoal.mqtt.federation.moving import MOVING_TIMER, Moving
 from shoal.mqtt.federation.roaming.roaming import Roaming
+from shoal.mqtt.federation.roaming.starting import STARTING_TIMER
 from shoal.mqtt.federation.roaming.telling import TELLING_TIMER
 from shoal.mqtt.federation.sharing import SHARING_TIMER, Sharing
 from shoal.mqtt.memory.journal import Journal
@@ -85,7 +86,7 @@ class Federation:
         self._door, self._timers = door, timers
         door.asking.at_leaving = lambda: timers.set((UNCOVERING_TIMER, ()), 0)
         self.roaming = Roaming(
-            broker_id, sessions, subscriptions, problems, door, timers, self._spreading
+            broker_id, sessions, subscriptions, problems, door, timers, self._spreading, now_us
         )
         self.evacuating = Evacuating(broker_id, sessions, door, timers, self.roaming, permissions)
         self.moving = Moving(broker_id, sessions, door, timers, self.roaming, self.evacuating, full)
@@ -100,7 +101,8 @@ class Federation:
             broker_id, door, timers, subscriptions, deliver, told, is_held, now_us
         )
         tellers = (self.roaming.tell_clients, self.sharing.tell)
-        self.joining = Joining(broker_id, door, retained, timers, tellers)
+        unheard = self.roaming.starting.unheard
+        self.joining = Joining(broker_id, door, retained, timers, tellers, unheard)
         self.joining.join(now_us)
         backlog = sessions.backlog
         self.crowding = Crowding(broker_id, door, timers, lambda: backlog.is_full)
@@ -172,6 +174,8 @@ class Federation:
                 self._take_leave(now_us)
             case () if kind == MOVING_TIMER:
                 self.moving.due(now_us)
+            case () if kind == STARTING_TIMER:
+                self.roaming.starting.due(now_us)
             case () if kind == WISHES_TIMER:
                 self.wishes.due(now_us)
             case () if kind == EVACUATING_TIMER:
@@ -185,7 +189,7 @@ class Federation:
         if control is None:
             return
         if isinstance(control, Hello | Here):
-            self.roaming.met(control)
+            self.roaming.met(control, now_us)
         if isinstance(control, Hello | Rejoined):
             self._door.forget_known()
         if isinstance(control, Members | Shared | Closed | Took):

@@ -1,10 +1,11 @@
 """A broker that joins a network, or comes back, learns what was retained meanwhile.
 
-It says Hello, until somebody answers.  Everyone answers with a digest of the retained messages, and
-with the clients that are there; to whoever answers it tells those that it has kept itself.  Whose
-digest differs from its own is asked to tell, one broker after the other, and each digest once: in a
-network that agrees, a single one.  Of two messages for one topic the later stays, removals too, so
-that all end with the same, whoever tells whom.
+It says Hello, until somebody answers; and again, also when more of its links can carry it, to those
+that it must hear (see `roaming.starting`) and who have not answered.  Everyone answers with a
+digest of the retained messages, and with the clients that are there; to whoever answers it tells
+those that it has kept itself.  Whose digest differs from its own is asked to tell, one broker after
+the other, and each digest once: in a network that agrees, a single one.  Of two messages for one
+topic the later stays, removals too, so that all end with the same, whoever tells whom.
 
 When a link is back that was given up, the network was in two parts, and those beyond its ends have
 missed as much.  Each end says Rejoined, learns what the other part has, and says to all what was
@@ -25,7 +26,7 @@ that part has not told, too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from shoal.model import BrokerId
 from shoal.mqtt.door.network import EVERY_BROKER, Door
@@ -49,17 +50,22 @@ from shoal.mqtt.timers import Timers
 
 # A broker's first words may be lost, since its subscriptions have yet to reach the others.
 HELLO_AFTER_US = (MICROSECONDS // 2, 2 * MICROSECONDS, 10 * MICROSECONDS)
+# Links mostly come together, and many of them are no reason to ask ever again.
+LINKED_US = MICROSECONDS // 100
+HELLO_AGAIN_US = MICROSECONDS // 2
 # Whoever is asked and has not told within this has died; it begins again with Hello.
 TOLD_US = 30 * MICROSECONDS
 
 HELLO_TIMER = "hello"
+LINKED_TIMER = "linked"
 TOLD_TIMER = "told"
 
 
 class Joining:
     """What one broker tells and is told about retained messages.
 
-    `tellers` say to a broker what else it should know, such as which clients are here.
+    `tellers` say to a broker what else it should know, such as which clients are here.  `unheard`
+    are those that this one, which has just started, must hear first.
     """
 
     def __init__(
@@ -69,13 +75,18 @@ class Joining:
         retained: RetainedStore,
         timers: Timers,
         tellers: Iterable[Callable[[str, int], None]],
+        unheard: Callable[[int], Sequence[BrokerId]],
     ) -> None:
         self._broker_id = broker_id
         self._door = door
         self._retained = retained
         self._timers = timers
         self._tellers = tuple(tellers)
+        self._unheard = unheard
         self._hellos = 0
+        self._asked_us = -HELLO_AGAIN_US
+        # Whether anybody has answered since it asked first.
+        self._is_answered = False
         # Neighbours whose links were given up and have not come back.
         self._apart: set[BrokerId] = set()
         # Whether this is one of the ends at which two parts came together.
@@ -93,6 +104,7 @@ class Joining:
     def join(self, now_us: int) -> None:
         """Find out what others have."""
         self._hellos = 0
+        self._is_answered = False
         self._told.clear()
         self._timers.set((HELLO_TIMER, ()), now_us + HELLO_AFTER_US[0])
 
@@ -106,6 +118,9 @@ class Joining:
             self._is_alone = neighbour not in self._apart
             self._apart.discard(neighbour)
             self.join(now_us)
+        elif not self._has_rejoined and self._unheard(now_us):
+            at_us = max(now_us + LINKED_US, self._asked_us + HELLO_AGAIN_US)
+            self._timers.set((LINKED_TIMER, ()), at_us)
 
     def due(self, kind: str, now_us: int) -> None:
         """One of this module's timers."""
@@ -113,16 +128,26 @@ class Joining:
             self._asked = None
             self.join(now_us)
             return
+        if kind == LINKED_TIMER:
+            if not self._has_rejoined:
+                self._say_hello(now_us)
+            return
         self._told.add(self._retained.digest)
         if self._has_rejoined:
             # All tables have been told behind the link, and nothing is lost.
             self._say(EVERY_BROKER, Rejoined(self._broker_id), now_us)
             self._tell_clients(EVERY_BROKER, now_us)
             return
-        self._say(EVERY_BROKER, Hello(self._broker_id, FEATURES), now_us)
+        self._say_hello(now_us)
         self._hellos += 1
         if self._hellos < len(HELLO_AFTER_US):
             self._timers.set((HELLO_TIMER, ()), now_us + HELLO_AFTER_US[self._hellos])
+
+    def _say_hello(self, now_us: int) -> None:
+        """To all, or to those who have not answered."""
+        self._asked_us = now_us
+        for broker in self._unheard(now_us) if self._is_answered else (EVERY_BROKER,):
+            self._say(broker, Hello(self._broker_id, FEATURES), now_us)
 
     def hear(self, control: Control, now_us: int) -> None:
         """Another broker says something."""
@@ -135,7 +160,9 @@ class Joining:
                 self._tell_clients(EVERY_BROKER, now_us)
             case Here(broker, digest):
                 if not self._has_rejoined:
-                    self._timers.cancel((HELLO_TIMER, ()))
+                    self._is_answered = True
+                    if not self._unheard(now_us):
+                        self._timers.cancel((HELLO_TIMER, ()))
                     self._tell_clients(broker, now_us)
                 self._others[broker] = digest
                 self._ask_next(now_us)

@@ -11,6 +11,7 @@ it is over, and whoever is killed meanwhile.
 
 | broker | hears or sees | does |
 | --- | --- | --- |
+| new | client connects that nobody knows, just started | has it wait (see `starting`) |
 | new | client connects, session known elsewhere | Entered, asking for it → waiting |
 | new | ASK_AGAIN_US over, waiting | Entered, again |
 | new | SessionState, all of it | lets the client in → arriving |
@@ -83,6 +84,7 @@ from shoal.mqtt.federation.roaming.moves import Move, Waiting
 from shoal.mqtt.federation.roaming.receipts import Receipts
 from shoal.mqtt.federation.roaming.redirecting import REDIRECTED_TIMER, Redirecting
 from shoal.mqtt.federation.roaming.registering import Registry
+from shoal.mqtt.federation.roaming.starting import Starting
 from shoal.mqtt.federation.roaming.telling import Telling
 from shoal.mqtt.memory.journal import Journal
 from shoal.mqtt.sessions.delivering.outgoing import ClientConnection
@@ -108,6 +110,7 @@ class Roaming:
         door: Door,
         timers: Timers,
         spreading: Granting,
+        now_us: int,
     ) -> None:
         self._broker_id = broker_id
         self._sessions = sessions
@@ -122,6 +125,7 @@ class Roaming:
         self.telling = Telling(broker_id, timers, self._say, self._registered)
         fill = partial(Filling, sessions, subscriptions, problems)
         self.fetching = Fetching(broker_id, sessions, timers, self._say, self._come, fill)
+        self.starting = Starting(sessions, timers, self._come_unknown, now_us)
         self._giving = Giving(
             broker_id, sessions, subscriptions, door, timers, self._stay, self._gone
         )
@@ -148,10 +152,13 @@ class Roaming:
     ) -> bool:
         """Whether the client's session is elsewhere, and has been asked for."""
         client_id = connect.client_id
+        self.starting.turn_away(client_id, now_us)
         if self.fetching.connects_again(connection, connect, admission, now_us):
             return True
         home = self._giving.home(client_id) or self.homes.entry(client_id)
-        if home is None or (connect.clean_start and home.user == admission.user):
+        if home is None:
+            return self.starting.must_wait(connection, connect, admission, now_us)
+        if connect.clean_start and home.user == admission.user:
             return False
         at_us = self._stamp(client_id, now_us)
         self.telling.flush(now_us)
@@ -262,9 +269,11 @@ class Roaming:
             session.began_us,
         )
 
-    def met(self, control: Hello | Here) -> None:
+    def met(self, control: Hello | Here, now_us: int) -> None:
         """A broker says that it is there; with Hello, that it begins."""
         self.telling.met(control.broker, control.features)
+        if isinstance(control, Here):
+            self.starting.met(control, now_us)
         if isinstance(control, Hello):
             self.registry.forget(control.broker)
 
@@ -272,6 +281,7 @@ class Roaming:
         """A broker has left for good."""
         self.registry.forget(broker)
         self.telling.left(broker, list(self._own()), now_us)
+        self.starting.left(broker, now_us)
 
     def due(self, kind: str, journey: Journey, now_us: int) -> None:
         """One of this module's timers."""
@@ -307,9 +317,15 @@ class Roaming:
                 self._on_refused(journey, now_us)
             case Register(entered):
                 self._registered(entered, now_us)
-            case Several(controls):
+            case Several(controls, parts=0):
                 for each in controls:
                     self.hear(each, now_us)
+            case Several(controls):
+                self.fetching.heard_of(control.broker)
+                for each in controls:
+                    if isinstance(each, Entered):
+                        self._on_entered(each, now_us, is_listed=True)
+                self.starting.hear(control, now_us)
             case Ended(client_id, broker):
                 self.registry.end(client_id, broker)
                 if self._entered.get(client_id, (0, ""))[1] == broker:
@@ -331,7 +347,7 @@ class Roaming:
             case Adopted() | Declined() | Taken():
                 self._giving.hear(control, now_us)
 
-    def _on_entered(self, control: Entered, now_us: int) -> None:
+    def _on_entered(self, control: Entered, now_us: int, *, is_listed: bool = False) -> None:
         client_id, stamp = control.client_id, (control.at_us, control.broker)
         session = self._sessions.get(client_id)
         if self._entered.get(client_id, (0, "")) > stamp:  # who connected later keeps the client
@@ -365,6 +381,8 @@ class Roaming:
         elif control.asked is None:
             self.homes.pop(client_id)
         self.fetching.turn_away(client_id, now_us)
+        if not is_listed:
+            self.starting.turn_away(client_id, now_us, control.at_us)
         if session is None:
             if control.asked == self._broker_id:
                 self._letting_go.pass_on(control, home, now_us)
@@ -437,6 +455,13 @@ class Roaming:
         self._sessions.restored(session, now_us)
 
     # --- a session comes ----------------------------------------------------------------------
+
+    def _come_unknown(
+        self, connection: ClientConnection, connect: Connect, admission: Admission, now_us: int
+    ) -> None:
+        """A client need not wait any longer for what this broker, which has started, may hear."""
+        if not self.must_wait(connection, connect, admission, now_us):
+            connection.go_on(admission, now_us)
 
     def _come(
         self, journey: Journey, waiting: Waiting, state: SessionState | None, now_us: int

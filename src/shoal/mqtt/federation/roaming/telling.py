@@ -19,7 +19,7 @@ word goes to all by itself.
 | a session begins that is not kept | Register, to its client's registrars |
 | a session that is here ends | Ended, to those that had heard of it |
 | GATHER_US over since the last word to all | Several: all that was gathered |
-| a broker asks who is here, or answers | Several: what is said to all; Register, to a registrar |
+| a broker asks who is here, or answers | Several, numbered: all of that; Register, to a registrar |
 | a registrar has left | Register, to the next |
 """
 
@@ -32,6 +32,7 @@ import msgspec
 from shoal.model import BrokerId
 from shoal.mqtt.door.network import EVERY_BROKER
 from shoal.mqtt.federation.controls import (
+    LISTS,
     REGISTERS,
     Control,
     Ended,
@@ -83,6 +84,8 @@ class Telling:
         self._register = register
         # The other brokers, and whether each reads what is said to registrars.
         self._met: dict[BrokerId, bool] = {}
+        # Those that read which part of all it is.
+        self._lists: set[BrokerId] = set()
         self._told: dict[str, Told] = {}
         self._gathered: list[Entered | Ended] = []
         # Whose sessions others must hear of before they connect there.
@@ -94,6 +97,10 @@ class Telling:
     def met(self, broker: BrokerId, features: Iterable[str]) -> None:
         """A broker says that it is there."""
         self._met[broker] = REGISTERS in features
+        if LISTS in features:
+            self._lists.add(broker)
+        else:
+            self._lists.discard(broker)
 
     def left(self, broker: BrokerId, own: Iterable[Entered], now_us: int) -> None:
         """A broker has left for good."""
@@ -185,7 +192,10 @@ class Telling:
                     self._tell_registrar(registrar, control, now_us)
             elif self._has_become_registrar(to, control.client_id, told, now_us):
                 self._tell_registrar(to, control, now_us)
-        self._say_several(to, for_all, now_us)
+        if to in self._lists:
+            self._say_list(to, for_all, now_us)
+        else:
+            self._say_several(to, for_all, now_us)
 
     def _reads(self, to: str) -> bool:
         return self._all_read if to == EVERY_BROKER else self._met.get(to, False)
@@ -226,6 +236,13 @@ class Telling:
             gathered, self._gathered = self._gathered, []
             self._waiting.clear()
             self._say_several(EVERY_BROKER, gathered, now_us)
+
+    def _say_list(self, to: BrokerId, controls: Sequence[Entered | Ended], now_us: int) -> None:
+        """Say all, of which the other knows when it has come; also that it is nothing."""
+        starts = range(0, len(controls), MOST_AS_ONE) or range(1)
+        for number, start in enumerate(starts):
+            part = tuple(controls[start : start + MOST_AS_ONE])
+            self._say(to, Several(part, self._broker_id, number, len(starts)), now_us)
 
     def _say_several(self, to: str, controls: Sequence[Entered | Ended], now_us: int) -> None:
         most = MOST_AS_ONE if self._reads(to) else 1

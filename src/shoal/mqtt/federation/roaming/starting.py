@@ -1,0 +1,153 @@
+"""Clients that nobody knows at a broker which has just started, and so may not know all.
+
+A session may have begun, or gone, elsewhere while this broker was down.  To let its client in here
+as if it had none would end that session.  So a client that this broker does not know, and that does
+not say clean start, waits until every other broker of the network has said which sessions it has
+(`Several`, in numbered parts, as in some systems what is said later may come sooner), or until
+START_US after the start: then whoever has not spoken counts as having nothing.
+
+| hears or sees | does |
+| --- | --- |
+| an unknown client connects, somebody has not said all | it waits |
+| its session is known elsewhere by now | asks for it (see `fetching`) |
+| the last broker has said all; START_US over | lets in whoever waits |
+| the client has waited nearly as long as it may | refuses it (0x88) |
+| it connects again, here or elsewhere | closes the connection that waited |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from shoal.model import BrokerId
+from shoal.mqtt.access import Admission
+from shoal.mqtt.codec.packets import Connect
+from shoal.mqtt.codec.reason_codes import ReasonCode
+from shoal.mqtt.federation.controls import LISTS, Here, Several
+from shoal.mqtt.federation.roaming.fetching import ASK_AGAIN_US
+from shoal.mqtt.limits import MICROSECONDS
+from shoal.mqtt.sessions.delivering.outgoing import ClientConnection
+from shoal.mqtt.sessions.sessions import ELSEWHERE, Sessions
+from shoal.mqtt.timers import Timers
+
+# Who has not said by then who is there is taken to be down.
+START_US = 10 * MICROSECONDS
+# So many clients that have waited come in before others have their turn.
+MOST_AT_ONCE = 100
+
+STARTING_TIMER = "starting"
+
+
+class _Unknown(NamedTuple):
+    connection: ClientConnection
+    connect: Connect
+    admission: Admission
+    since_us: int
+    until_us: int
+
+
+class Starting:
+    """One broker's part.  `come` lets a client in that has waited, or has it wait for its session.
+
+    `others` names the other brokers of the network; without it there are none.
+    """
+
+    def __init__(
+        self,
+        sessions: Sessions,
+        timers: Timers,
+        come: Callable[[ClientConnection, Connect, Admission, int], None],
+        now_us: int,
+    ) -> None:
+        self.others: Callable[[], Iterable[BrokerId]] = tuple
+        self._sessions = sessions
+        self._timers = timers
+        self._come = come
+        self._until_us = now_us + START_US
+        # Who has said all; of the others the parts that have come.
+        self._listed: set[BrokerId] = set()
+        self._parts: dict[BrokerId, set[int]] = {}
+        # Those who wait, by their names, in their order; and those who need not any longer.
+        self._waiting: dict[str, _Unknown] = {}
+        self._ready: dict[str, None] = {}
+
+    def unheard(self, now_us: int) -> list[BrokerId]:
+        """Which brokers have not said all, while that matters."""
+        if now_us >= self._until_us:
+            return []
+        return [broker for broker in self.others() if broker not in self._listed]
+
+    def must_wait(
+        self, connection: ClientConnection, connect: Connect, admission: Admission, now_us: int
+    ) -> bool:
+        """Whether a client whose session is not known elsewhere has to wait until it is, or not."""
+        client_id = connect.client_id
+        is_known = not client_id or connect.clean_start or client_id in self._sessions
+        if is_known or not self.unheard(now_us):
+            return False
+        # The client hears why before it is let go for taking too long.
+        timeout_us = self._sessions.limits.connect_timeout_s * MICROSECONDS
+        until_us = min(self._until_us, now_us + timeout_us - ASK_AGAIN_US)
+        self._waiting[client_id] = _Unknown(connection, connect, admission, now_us, until_us)
+        self._set_timer(now_us)
+        return True
+
+    def turn_away(self, client_id: str, now_us: int, entered_us: int | None = None) -> None:
+        """A client that may wait here does so no more: it has connected again, perhaps then."""
+        waiting = self._waiting.get(client_id)
+        if waiting is not None and (entered_us is None or entered_us > waiting.since_us):
+            del self._waiting[client_id]
+            self._ready.pop(client_id, None)
+            waiting.connection.disconnect(ReasonCode.SERVER_BUSY, ELSEWHERE, now_us)
+
+    def met(self, control: Here, now_us: int) -> None:
+        """A broker is there; one of an earlier version does not say when it has said all."""
+        if LISTS not in control.features:
+            self._has_said_all(control.broker, now_us)
+
+    def hear(self, control: Several, now_us: int) -> None:
+        """A broker has said which sessions it has, or some of them."""
+        broker = control.broker
+        for each in control.controls:
+            if each.client_id in self._waiting:
+                self._ready[each.client_id] = None
+        parts = self._parts.setdefault(broker, set())
+        parts.add(control.number)
+        if len(parts) >= control.parts:
+            self._has_said_all(broker, now_us)
+        self._set_timer(now_us)
+
+    def left(self, broker: BrokerId, now_us: int) -> None:
+        """A broker has left for good."""
+        self._has_said_all(broker, now_us)
+
+    def _has_said_all(self, broker: BrokerId, now_us: int) -> None:
+        self._parts.pop(broker, None)
+        self._listed.add(broker)
+        self._set_timer(now_us)
+
+    def _set_timer(self, now_us: int) -> None:
+        if not self._waiting:
+            return
+        first = next(iter(self._waiting.values()))
+        is_over = self._ready or not self.unheard(now_us)
+        self._timers.set((STARTING_TIMER, ()), now_us if is_over else first.until_us)
+
+    def due(self, now_us: int) -> None:
+        """All has been said, of some or of all, or it takes too long."""
+        if not self.unheard(now_us):
+            self._ready = dict.fromkeys(self._waiting)
+        for client_id in list(self._ready)[:MOST_AT_ONCE]:
+            del self._ready[client_id]
+            waiting = self._waiting.pop(client_id)
+            if not waiting.connection.is_closed:
+                self._come(waiting.connection, waiting.connect, waiting.admission, now_us)
+        for client_id, waiting in list(self._waiting.items()):
+            if waiting.until_us > now_us:
+                break
+            if client_id not in self._ready:
+                del self._waiting[client_id]
+                reason = "this broker has just started, and may not know of the client's session"
+                waiting.connection.disconnect(ReasonCode.SERVER_UNAVAILABLE, reason, now_us)
+        self._set_timer(now_us)
