@@ -195,9 +195,10 @@ class BrokerService:
             _log.warning("a parameter names a broker that is not there", extra={"what": stranger})
         _log.info("started", extra={key: str(where) for key, where in self.listening.items()})
 
-    def _others(self) -> Iterator[BrokerId]:
-        """The other brokers of the network."""
-        return (where.name for where in self.directory.places if where.name != self.node.id)
+    def _others(self) -> list[BrokerId]:
+        """The other brokers of the network that take clients in, as this one does."""
+        takers = [where.name for where in self.directory.places if where.doors]
+        return [name for name in takers if name != self.node.id] if self.node.id in takers else []
 
     async def _hear_what_is_retained(self) -> None:
         """Who subscribes at a new broker gets it as elsewhere; but nobody waits for ever."""

@@ -52,7 +52,7 @@ from shoal.mqtt.timers import Timers
 HELLO_AFTER_US = (MICROSECONDS // 2, 2 * MICROSECONDS, 10 * MICROSECONDS)
 # Links mostly come together, and many of them are no reason to ask ever again.
 LINKED_US = MICROSECONDS // 100
-HELLO_AGAIN_US = MICROSECONDS // 2
+HELLO_AGAIN_US = MICROSECONDS
 # Whoever is asked and has not told within this has died; it begins again with Hello.
 TOLD_US = 30 * MICROSECONDS
 

@@ -50,7 +50,7 @@ class _Unknown(NamedTuple):
 class Starting:
     """One broker's part.  `come` lets a client in that has waited, or has it wait for its session.
 
-    `others` names the other brokers of the network; without it there are none.
+    `others` names the other brokers of the network that have clients; without it there are none.
     """
 
     def __init__(
