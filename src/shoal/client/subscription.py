@@ -82,7 +82,7 @@ class Subscription:
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Who is stopped does not wait for a broker that may hang."""
-        if kind is asyncio.CancelledError:
+        if kind is not None and not issubclass(kind, Exception):
             self._client.take_back(self)
         else:
             await self.close()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from shoal.cli.support.errors import UserError
+from shoal.cli.support.interrupts import run_until_interrupted
 from shoal.cli.support.live.clients import (
     Authority,
     Broker,
@@ -95,7 +96,7 @@ def publish(
                 )
 
     try:
-        asyncio.run(run())
+        run_until_interrupted(run())
     except (ClientError, ValueError) as error:
         raise UserError(str(error)) from error
 

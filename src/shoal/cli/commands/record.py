@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from shoal.cli.support.errors import UserError
+from shoal.cli.support.interrupts import run_until_interrupted
 from shoal.cli.support.live.clients import (
     Authority,
     Broker,
@@ -106,7 +107,7 @@ def record(
         caller = read_caller(network, operator, operator_password, operator_certificate)
     recorder = Recorder(levels, network.json if network is not None else "auto")
     try:
-        asyncio.run(_record(connecting, topic or ["#"], seconds, count, qos, recorder))
+        run_until_interrupted(_record(connecting, topic or ["#"], seconds, count, qos, recorder))
     except KeyboardInterrupt:
         pass
     except (ClientError, ValueError) as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 from typing import TYPE_CHECKING, Annotated
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from shoal.cli.support.errors import UserError
+from shoal.cli.support.interrupts import drop_output, may_stop_here, run_until_interrupted
 from shoal.cli.support.live.clients import (
     Authority,
     Broker,
@@ -54,7 +54,9 @@ def subscribe(
             async with client.subscribe(topic, where or None, qos=qos) as subscription:
                 print(f"subscribed at {client.address}", file=sys.stderr, flush=True)
                 while True:
-                    print(_line(await subscription.get(), as_json), flush=True)
+                    line = _line(await subscription.get(), as_json)
+                    with may_stop_here():
+                        print(line, flush=True)
                     left -= 1
                     if left == 0:
                         return
@@ -66,11 +68,11 @@ def subscribe(
     try:
         if where:
             parse(where)
-        asyncio.run(run())
+        run_until_interrupted(run())
     except (ClientError, FilterSyntaxError) as error:
         raise UserError(str(error)) from error
     except (KeyboardInterrupt, BrokenPipeError):
-        return
+        drop_output()
 
 
 def _line(message: Message, as_json: bool) -> str:
