@@ -56,6 +56,17 @@ def test_an_unknown_command_or_option_is_a_user_error(
     assert arguments[0] in capsys.readouterr().err
 
 
+def test_ctrl_c_while_code_is_loaded_prints_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def load(name: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "load_command", load)
+    assert exit_code(["match"]) == 130
+    assert capsys.readouterr().err == ""
+
+
 def test_a_user_error_is_one_line_without_traceback(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
