@@ -62,7 +62,7 @@ async def test_what_was_delivered_before_a_restart_is_not_delivered_again(
                     one.listening["mqtt"].port,
                     identifier="c",
                     protocol=aiomqtt.ProtocolVersion.V5,
-                    clean_start=False,
+                    clean_start=not got,  # who is not known waits for the other broker
                     properties=properties(follows=False),
                 )
                 async with client:

@@ -21,11 +21,11 @@ Decisions
   and clients begin anew after 2 s.
 - **Who has just started asks before it begins a session.**  What began or moved elsewhere while it
   was down it does not know, so whom it does not know it lets in when all others have said which
-  sessions they have, or 10 s after its start (`mqtt/federation/roaming/starting.py`).  Such a
+  sessions they have, or 9 s after its start (`mqtt/federation/roaming/starting.py`).  Such a
   client waits for its CONNACK, rather than being refused at once: mostly the answers are there
   within milliseconds of the links.  To ask neighbours only, who know where all are, would do where
   nobody else has just started; after a cut of power all have.  A broker that is down is not told
-  from one that is cut off, so it costs 10 s at each start of another; longer would keep those out
+  from one that is cut off, so it costs 9 s at each start of another; longer would keep those out
   who are new, for the sake of what began at a broker that nobody can reach.  One that was cut off
   and runs on does not ask: while any broker is down its neighbours would have all newcomers wait.
 - **Of kept sessions all brokers are told, of others two registrars.**  What is acknowledged into a
