@@ -85,6 +85,19 @@ class Several(msgspec.Struct, frozen=True, tag=True, array_like=True):
     parts: Annotated[int, msgspec.Meta(ge=0)] = 0
 
 
+class Sought(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """`broker`, which has started, does not hear of these clients: who knows where they are?"""
+
+    client_ids: tuple[str, ...]
+    broker: BrokerId
+
+
+class Known(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """One of them is at a broker that is not the one that says so."""
+
+    entered: Entered
+
+
 class Item(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """A message on its way to the client; with a packet identifier it was sent to it already.
 
@@ -331,6 +344,8 @@ Control = (
     | Ended
     | Register
     | Several
+    | Sought
+    | Known
     | Item
     | SessionPart
     | SessionState

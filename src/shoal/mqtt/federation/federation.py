@@ -38,7 +38,7 @@ from shoal.mqtt.federation.handing import HANDING_TIMER
 from shoal.mqtt.federation.joining import Joining
 from shoal.mqtt.federation.moving import MOVING_TIMER, Moving
 from shoal.mqtt.federation.roaming.roaming import Roaming
-from shoal.mqtt.federation.roaming.starting import STARTING_TIMER
+from shoal.mqtt.federation.roaming.starting import SOUGHT_TIMER, STARTING_TIMER
 from shoal.mqtt.federation.roaming.telling import TELLING_TIMER
 from shoal.mqtt.federation.sharing import SHARING_TIMER, Sharing
 from shoal.mqtt.memory.journal import Journal
@@ -176,6 +176,8 @@ class Federation:
                 self.moving.due(now_us)
             case () if kind == STARTING_TIMER:
                 self.roaming.starting.due(now_us)
+            case () if kind == SOUGHT_TIMER:
+                self.roaming.starting.seek(now_us)
             case () if kind == WISHES_TIMER:
                 self.wishes.due(now_us)
             case () if kind == EVACUATING_TIMER:

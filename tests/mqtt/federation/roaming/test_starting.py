@@ -78,6 +78,21 @@ def test_one_whose_session_is_known_need_not_wait_for_the_others(network: Networ
     assert newcomer.take() == []
 
 
+def test_what_a_broker_that_is_down_has_the_others_know(network: Network) -> None:
+    network["B1"].connect("c", **KEPT).subscribe("a", qos=1)
+    start(network, "B3")
+    client, newcomer = answers(network, "B3"), answers(network, "B3", "new")
+    network.cut("B1", "B2")
+    network.is_slow = False
+    network.after(START_S + 3)
+    assert newcomer.take()[0].reason_code is ReasonCode.SUCCESS
+    # Without a disk B1 counts as gone once it has been asked in vain; with one it is waited for.
+    federation = network["B3"].clients.federation
+    assert federation is not None
+    assert federation.roaming.fetching._silent.keys() == {"B1"}
+    assert client.take() != []
+
+
 def test_a_broker_alone_serves_when_time_is_up(network: Network) -> None:
     start(network, "B3")
     early = answers(network, "B3")

@@ -25,8 +25,9 @@ Decisions
   client waits for its CONNACK, rather than being refused at once: mostly the answers are there
   within milliseconds of the links.  To ask neighbours only, who know where all are, would do where
   nobody else has just started; after a cut of power all have.  A broker that is down is not told
-  from one that is cut off, so it costs 9 s at each start of another; longer would keep those out
-  who are new, for the sake of what began at a broker that nobody can reach.  One that was cut off
+  from one that is cut off, so it costs 9 s at each start of another, though others are asked what
+  they know of it; longer would keep those out who are new, for the sake of what began at a broker
+  that nobody could reach.  One that was cut off
   and runs on does not ask: while any broker is down its neighbours would have all newcomers wait.
 - **Of kept sessions all brokers are told, of others two registrars.**  What is acknowledged into a
   kept session must not be lost, so no broker may begin it anew, whoever is down or has just come:

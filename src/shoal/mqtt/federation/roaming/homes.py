@@ -8,10 +8,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from shoal.model import BrokerId
+from shoal.mqtt.federation.controls import Entered
 from shoal.mqtt.memory.journal import Journal
 from shoal.mqtt.memory.journal_records import HomeEnd, HomePut
 
@@ -43,6 +44,13 @@ class Homes:
     def get(self, client_id: str) -> BrokerId | None:
         home = self._homes.get(client_id)
         return None if home is None else home.broker
+
+    def whereabouts(self, client_ids: Iterable[str], to: BrokerId) -> Iterator[Entered]:
+        """What is known of these, for a broker that has started and may not know it."""
+        for client_id in client_ids:
+            home = self._homes.get(client_id)
+            if home is not None and home.broker != to:
+                yield Entered(client_id, home.broker, home.at_us, True, None, home.user)
 
     def puts(self) -> Iterator[HomePut]:
         """All of them; between two of them anything may change."""

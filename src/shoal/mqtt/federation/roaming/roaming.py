@@ -63,6 +63,7 @@ from shoal.mqtt.federation.controls import (
     Here,
     Item,
     Journey,
+    Known,
     Offer,
     Refused,
     Register,
@@ -70,6 +71,7 @@ from shoal.mqtt.federation.controls import (
     SessionState,
     Settling,
     Several,
+    Sought,
     Taken,
     encode_control,
 )
@@ -125,7 +127,7 @@ class Roaming:
         self.telling = Telling(broker_id, timers, self._say, self._registered)
         fill = partial(Filling, sessions, subscriptions, problems)
         self.fetching = Fetching(broker_id, sessions, timers, self._say, self._come, fill)
-        self.starting = Starting(sessions, timers, self._come_unknown, now_us)
+        self.starting = Starting(broker_id, sessions, timers, self._say, self._come_unknown, now_us)
         self._giving = Giving(
             broker_id, sessions, subscriptions, door, timers, self._stay, self._gone
         )
@@ -336,6 +338,12 @@ class Roaming:
                         self._letting_go.over(move.session, now_us)
                 elif self.homes.get(client_id) == broker:
                     self.homes.pop(client_id)  # somebody has asked for it meanwhile
+            case Sought(client_ids, broker):
+                for about in self.homes.whereabouts(client_ids, broker):
+                    self._say(broker, Known(about), now_us)
+            case Known(entered):
+                self._on_entered(entered, now_us, is_listed=True)
+                self.starting.known(entered.client_id, now_us)
             case Item() if self.arriving.came(control, now_us):
                 pass
             case Item() | SessionPart() | SessionState():

@@ -4,12 +4,14 @@ A session may have begun, or gone, elsewhere while this broker was down.  To let
 as if it had none would end that session.  So a client that this broker does not know, and that does
 not say clean start, waits until every other broker of the network has said which sessions it has
 (`Several`, in numbered parts, as in some systems what is said later may come sooner), or until
-START_US after the start: then whoever has not spoken counts as having nothing.
+START_US after the start: then whoever has not spoken counts as having nothing.  Before, the others
+are asked whether such a broker, which may be down, has it.
 
 | hears or sees | does |
 | --- | --- |
 | an unknown client connects, somebody has not said all | it waits |
 | its session is known elsewhere by now | asks for it (see `fetching`) |
+| SOUGHT_US over, it waits | Sought, to all; who knows where it is says so (`Known`) |
 | the last broker has said all; START_US over | lets in whoever waits |
 | the client has waited nearly as long as it may | refuses it (0x88) |
 | it connects again, here or elsewhere | closes the connection that waited |
@@ -24,7 +26,8 @@ from shoal.model import BrokerId
 from shoal.mqtt.access import Admission
 from shoal.mqtt.codec.packets import Connect
 from shoal.mqtt.codec.reason_codes import ReasonCode
-from shoal.mqtt.federation.controls import LISTS, Here, Several
+from shoal.mqtt.door.network import EVERY_BROKER
+from shoal.mqtt.federation.controls import LISTS, Control, Here, Several, Sought
 from shoal.mqtt.federation.roaming.fetching import ASK_AGAIN_US
 from shoal.mqtt.limits import MICROSECONDS
 from shoal.mqtt.sessions.delivering.outgoing import ClientConnection
@@ -34,10 +37,13 @@ from shoal.mqtt.timers import Timers
 # Who has not said by then who is there is taken to be down.  Less than a client may wait for its
 # CONNACK (`connect_timeout_s`), so that one which comes at once is let in, and not refused.
 START_US = 9 * MICROSECONDS
+# After so long somebody seems to be down: others may know who is there.
+SOUGHT_US = 2 * MICROSECONDS
 # So many clients that have waited come in before others have their turn.
 MOST_AT_ONCE = 100
 
 STARTING_TIMER = "starting"
+SOUGHT_TIMER = "sought"
 
 
 class _Unknown(NamedTuple):
@@ -49,21 +55,26 @@ class _Unknown(NamedTuple):
 
 
 class Starting:
-    """One broker's part.  `come` lets a client in that has waited, or has it wait for its session.
+    """One broker's part.  `say` sends a word to a broker, or to all.
 
-    `others` names the other brokers of the network that have clients; without it there are none.
+    `come` lets a client in that has waited, or has it wait for its session.  `others` names the
+    other brokers of the network that have clients; without it there are none.
     """
 
     def __init__(
         self,
+        broker_id: BrokerId,
         sessions: Sessions,
         timers: Timers,
+        say: Callable[[str, Control, int], None],
         come: Callable[[ClientConnection, Connect, Admission, int], None],
         now_us: int,
     ) -> None:
         self.others: Callable[[], Iterable[BrokerId]] = tuple
+        self._broker_id = broker_id
         self._sessions = sessions
         self._timers = timers
+        self._say = say
         self._come = come
         self._until_us = now_us + START_US
         # Who has said all; of the others the parts that have come.
@@ -72,6 +83,8 @@ class Starting:
         # Those who wait, by their names, in their order; and those who need not any longer.
         self._waiting: dict[str, _Unknown] = {}
         self._ready: dict[str, None] = {}
+        # Of whom nobody has been asked yet.
+        self._unsought: dict[str, None] = {}
 
     def unheard(self, now_us: int) -> list[BrokerId]:
         """Which brokers have not said all, while that matters."""
@@ -91,8 +104,24 @@ class Starting:
         timeout_us = self._sessions.limits.connect_timeout_s * MICROSECONDS
         until_us = min(self._until_us, now_us + timeout_us - ASK_AGAIN_US)
         self._waiting[client_id] = _Unknown(connection, connect, admission, now_us, until_us)
+        self._unsought[client_id] = None
+        self._timers.set((SOUGHT_TIMER, ()), now_us + SOUGHT_US)
         self._set_timer(now_us)
         return True
+
+    def seek(self, now_us: int) -> None:
+        """Ask all where those are who still wait."""
+        unsought = [client_id for client_id in self._unsought if client_id in self._waiting]
+        self._unsought.clear()
+        for start in range(0, len(unsought), MOST_AT_ONCE):
+            part = tuple(unsought[start : start + MOST_AT_ONCE])
+            self._say(EVERY_BROKER, Sought(part, self._broker_id), now_us)
+
+    def known(self, client_id: str, now_us: int) -> None:
+        """It is known where a client is."""
+        if client_id in self._waiting:
+            self._ready[client_id] = None
+            self._set_timer(now_us)
 
     def turn_away(self, client_id: str, now_us: int, entered_us: int | None = None) -> None:
         """A client that may wait here does so no more: it has connected again, perhaps then."""
