@@ -93,6 +93,20 @@ def test_what_a_broker_that_is_down_has_the_others_know(network: Network) -> Non
     assert client.take() != []
 
 
+def test_they_are_asked_though_others_come_all_the_time(network: Network) -> None:
+    network["B1"].connect("c", **KEPT).subscribe("a", qos=1)
+    start(network, "B3")
+    answers(network, "B3")
+    network.cut("B1", "B2")
+    network.is_slow = False
+    for number in range(6):
+        answers(network, "B3", f"new{number}")
+        network.after(0.5)
+    federation = network["B3"].clients.federation
+    assert federation is not None
+    assert federation.roaming.homes.get("c") == "B1"
+
+
 def test_a_broker_alone_serves_when_time_is_up(network: Network) -> None:
     start(network, "B3")
     early = answers(network, "B3")

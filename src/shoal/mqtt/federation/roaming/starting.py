@@ -104,8 +104,9 @@ class Starting:
         timeout_us = self._sessions.limits.connect_timeout_s * MICROSECONDS
         until_us = min(self._until_us, now_us + timeout_us - ASK_AGAIN_US)
         self._waiting[client_id] = _Unknown(connection, connect, admission, now_us, until_us)
+        if not self._unsought:
+            self._timers.set((SOUGHT_TIMER, ()), now_us + SOUGHT_US)
         self._unsought[client_id] = None
-        self._timers.set((SOUGHT_TIMER, ()), now_us + SOUGHT_US)
         self._set_timer(now_us)
         return True
 
