@@ -27,7 +27,7 @@ from shoal.broker.effects import Deliver
 from shoal.model import BrokerId, Publication, SubscriptionId
 from shoal.mqtt.access import Access, Admission, Credentials, Everyone, Permissions
 from shoal.mqtt.arrivals import Arrivals
-from shoal.mqtt.codec.packets import Connect
+from shoal.mqtt.codec.packets import Connect, Will
 from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.connection.connection import Connection
 from shoal.mqtt.connection.effects import Ask, ClientEffect, Close, HalfClose, Write
@@ -328,11 +328,16 @@ class BrokerClients:
 
     # --- sessions move between brokers --------------------------------------------------------
 
-    def no_room_for(self, client_id: str, user: str) -> str:
-        """Why there can be no session for a client; empty if there can, or is, here or elsewhere.
+    def no_room_for(self, client_id: str, user: str, will: Will | None) -> str:
+        """Why there can be no session for a client, or no will of it; empty if there can, or is,
+        here or elsewhere.
 
         What was granted stays: who has a session at another broker comes with it.
         """
+        if will is not None:
+            reason = self.sessions.full_of_wills(client_id, user, will)
+            if reason:
+                return reason
         if client_id in self.sessions:
             return ""
         if self.federation is not None and self.federation.roaming.homes.get(client_id) is not None:

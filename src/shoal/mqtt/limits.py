@@ -60,11 +60,11 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     maximum_queued_bytes        the same, in bytes
     maximum_user_queued_bytes   on the way to all clients of one user together, counted as below;
                                 whoever has no name is a user by itself; beyond it the newest is
-                                dropped
+                                dropped.  The wills of one user may take as much again (0x97)
     maximum_all_queued_bytes    on the way to all clients together, each message once however many
                                 wait for it; at the bound QoS 0 is dropped, of those who have most
                                 waiting; then publications above QoS 0 are refused (0x97), at every
-                                broker of the network
+                                broker of the network.  All wills may take as much again (0x97)
     maximum_session_expiry_s    so long a session is kept without its client; whoever asks for more
                                 gets this
     silent_broker_s             a broker that has a session and does not answer for so long counts

@@ -21,6 +21,10 @@ class Packet(msgspec.Struct, frozen=True, gc=False):
     """Base of all packets."""
 
 
+# What a will takes by itself, and each of its user properties, about.
+_WILL_BYTES, _PAIR_BYTES = 500, 150
+
+
 class Will(msgspec.Struct, frozen=True, gc=False):
     """What to publish when a client goes away without saying so."""
 
@@ -29,6 +33,17 @@ class Will(msgspec.Struct, frozen=True, gc=False):
     qos: int = 0
     retain: bool = False
     properties: Properties = NO_PROPERTIES
+
+    @property
+    def size(self) -> int:
+        """What it costs to keep, about, in bytes."""
+        properties = self.properties
+        size = _WILL_BYTES + len(self.topic) + len(self.payload)
+        size += len(properties.response_topic or "") + len(properties.correlation_data or b"")
+        size += len(properties.content_type or "")
+        return size + sum(
+            _PAIR_BYTES + len(name) + len(value) for name, value in properties.user_properties
+        )
 
 
 class Connect(Packet, frozen=True, gc=False):

@@ -49,7 +49,7 @@ class Entering:
                 return Admission(ReasonCode.NOT_AUTHORIZED, reason=reason)
         if self._house.sessions.is_anothers(connect.client_id, admission.user):
             return Admission(ReasonCode.NOT_AUTHORIZED, reason=ANOTHER_USERS)
-        no_room = self._house.no_room_for(connect.client_id, admission.user)
+        no_room = self._house.no_room_for(connect.client_id, admission.user, connect.will)
         if no_room:
             return Admission(ReasonCode.QUOTA_EXCEEDED, reason=no_room)
         return admission

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 from shoal.model import Filter
 from shoal.mqtt.access import Admission, Credentials
-from shoal.mqtt.codec.packets import Connect
+from shoal.mqtt.codec.packets import Connect, Will
 from shoal.mqtt.connection.connecting import Terms
 from shoal.mqtt.connection.effects import ClientEffect
 from shoal.mqtt.connection.unfinished import Unfinished
@@ -68,8 +68,8 @@ class House(Protocol):
     def admit(self, credentials: Credentials) -> Admission | None:
         """Whether a client may connect; None if that is known later."""
 
-    def no_room_for(self, client_id: str, user: str) -> str:
-        """Why there can be no session for a client; empty if there can, or is."""
+    def no_room_for(self, client_id: str, user: str, will: Will | None) -> str:
+        """Why there can be no session for a client, or no will; empty if there can, or is."""
 
     def must_wait(
         self, connection: ClientConnection, connect: Connect, admission: Admission, now_us: int

@@ -168,6 +168,7 @@ class Session(Delivery):
     """
 
     __slots__ = (
+        "_will",
         "arriving_us",
         "at_settled",
         "began_us",
@@ -186,7 +187,6 @@ class Session(Delivery):
         "subscriptions",
         "unsettled",
         "waits_to_publish",
-        "will",
     )
 
     def __init__(
@@ -215,7 +215,7 @@ class Session(Delivery):
         self.had: Had | None = None
         self.journal: Memory | None = None
         self.is_remembered = False
-        self.will: Will | None = None
+        self._will: Will | None = None
         # How many publications were taken from its client here.
         self.published = 0
         self.subscriptions: dict[str, ClientSubscription] = {}
@@ -229,6 +229,17 @@ class Session(Delivery):
         self.at_settled: Callable[[], None] | None = None
         # Where messages go while the session moves between brokers (see `roaming`).
         self.diversion: Diversion | None = None
+
+    @property
+    def will(self) -> Will | None:
+        """What is still to be published for its client, unless that says goodbye."""
+        return self._will
+
+    @will.setter
+    def will(self, will: Will | None) -> None:
+        if will is not self._will:
+            self._will = will
+            self.count_will(will.size if will is not None else 0)
 
     @property
     def is_only_a_will(self) -> bool:

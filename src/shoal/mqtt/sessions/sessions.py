@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from shoal.mqtt.codec.packets import Connect
+from shoal.mqtt.codec.packets import Connect, Will
 from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.limits import MICROSECONDS, NEVER_S, Limits
 from shoal.mqtt.messages import Message, message_of_will
@@ -41,6 +41,9 @@ MOVING_US = 15 * MICROSECONDS
 # Why nobody is let in who has no session yet.
 TOO_MANY_SESSIONS = "too many sessions"
 TOO_MANY_OF_USER = "too many sessions of one user"
+# And nobody with a will.
+TOO_LARGE_WILLS = "wills take too much memory"
+TOO_LARGE_OF_USER = "wills of one user take too much memory"
 # Why a connection is closed whose client has another.
 ELSEWHERE = "the client connected again elsewhere"
 
@@ -113,6 +116,16 @@ class Sessions:
             return TOO_MANY_OF_USER
         return ""
 
+    def full_of_wills(self, client_id: str, user: str, will: Will) -> str:
+        """Why there is no room for the will of a client; empty if there is."""
+        session = self._sessions.get(client_id)
+        more = will.size - (session.will_bytes if session is not None else 0)
+        if self.backlog.will_bytes + more > self.limits.maximum_all_queued_bytes:
+            return TOO_LARGE_WILLS
+        if self.backlog.wills_of(user) + more > self.limits.maximum_user_queued_bytes:
+            return TOO_LARGE_OF_USER
+        return ""
+
     def add(self, client_id: str) -> Session:
         """A new session; its client comes to it next."""
         session = self.make(client_id)
@@ -130,6 +143,7 @@ class Sessions:
 
     def give_up(self, session: Session) -> None:
         """Forget a session that will not be here after all."""
+        session.will = None
         self._forget(session)
         self._leaving.add(session)
 

@@ -48,13 +48,13 @@ class Queue(Protocol):
 
 class Share:
     """What one user has together: messages on their way, each counted once; sessions, and what
-    their subscriptions take in memory.
+    their subscriptions and wills take in memory.
     """
 
-    __slots__ = ("__weakref__", "_kept", "bytes", "sessions", "subscription_bytes")
+    __slots__ = ("__weakref__", "_kept", "bytes", "sessions", "subscription_bytes", "will_bytes")
 
     def __init__(self) -> None:
-        self.bytes = self.sessions = self.subscription_bytes = 0
+        self.bytes = self.sessions = self.subscription_bytes = self.will_bytes = 0
         # In how many of its sessions each message is.
         self._kept: dict[Message, int] = {}
 
@@ -80,6 +80,8 @@ class Backlog:
 
     def __init__(self, maximum_bytes: int = 2**62) -> None:
         self.bytes = 0
+        # What wills take that may still be published, of all sessions.
+        self.will_bytes = 0
         self.is_full = False
         self.at_change: Callable[[], None] | None = None
         self._maximum_bytes = maximum_bytes
@@ -117,6 +119,11 @@ class Backlog:
         """How many sessions a user has; who has no name has none that count."""
         share = self._shares.get(user)
         return 0 if share is None else share.sessions
+
+    def wills_of(self, user: str) -> int:
+        """What a user's wills take; those of who has no name do not count together."""
+        share = self._shares.get(user)
+        return 0 if share is None else share.will_bytes
 
     def enter(self, message: Message) -> None:
         """One more session has this on its way."""

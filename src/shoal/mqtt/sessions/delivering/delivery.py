@@ -62,6 +62,7 @@ class Delivery:
         "outlet",
         "subscription_bytes",
         "took_us",
+        "will_bytes",
     )
 
     def __init__(
@@ -81,6 +82,8 @@ class Delivery:
         self._share: Share | None = None
         # What its subscriptions take in memory.
         self.subscription_bytes = 0
+        # And what its will does.
+        self.will_bytes = 0
         # Who waits for it while it is behind, and when it last took something that waited.
         self._patience = patience
         self._is_behind = False
@@ -119,6 +122,7 @@ class Delivery:
         if self._share is not None:
             self._share.sessions += sign
             self._share.subscription_bytes += sign * self.subscription_bytes
+            self._share.will_bytes += sign * self.will_bytes
 
     def is_over(self) -> None:
         """It is none of its user's sessions any more."""
@@ -130,6 +134,13 @@ class Delivery:
         self.subscription_bytes += size
         if self._share is not None:
             self._share.subscription_bytes += size
+
+    def count_will(self, size: int) -> None:
+        """Its will takes so much now."""
+        more, self.will_bytes = size - self.will_bytes, size
+        self.backlog.will_bytes += more
+        if self._share is not None:
+            self._share.will_bytes += more
 
     @property
     def user_subscription_bytes(self) -> int:
