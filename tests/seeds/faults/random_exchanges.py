@@ -232,6 +232,8 @@ class RandomExchanges:
             ]
             if isinstance(strategy.routing, MovingPublishers) and strategy.routing.is_moving:
                 problems.append(f"a publisher still moves through {name}")
+            if overlay.contradiction:
+                problems.append(overlay.contradiction)
             if overlay._ring.state is not State.FREE or _holds(world.brokers[name]):
                 problems.append(f"{name} is {overlay._ring.state}")
         homes = [

@@ -51,4 +51,6 @@ class LeavingExchanges(ChangingNetwork):
 
     def run(self, until_us: int | None = None) -> list[str]:
         with patch.dict(SYSTEMS, {SYSTEM.name: SYSTEM}):
-            return super().run(until_us or UNTIL_US)
+            problems = super().run(until_us or UNTIL_US)
+        overlays = [node.machine.strategy.overlay for node in self.world.brokers.values()]  # type: ignore[attr-defined]
+        return problems + [each.contradiction for each in overlays if each.contradiction]
