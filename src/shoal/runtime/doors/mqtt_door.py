@@ -11,14 +11,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 
 from shoal.broker.custody import Custody, is_assured
 from shoal.broker.effects import Deliver, Requested
 from shoal.broker.messages import Advertise, Message, Publish
 from shoal.model import BrokerId, ClientId
-from shoal.mqtt.access import Admission, Credentials
+from shoal.mqtt.access import Credentials
 from shoal.mqtt.broker_clients import BrokerClients
 from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.connection.connection import Connection
@@ -36,9 +36,10 @@ from shoal.runtime.doors.reading import Rounds
 from shoal.runtime.doors.sending_on import SendingOn
 from shoal.runtime.doors.slow_readers import SlowReaders
 from shoal.runtime.doors.sockets.sockets import LateAccess, Socket
+from shoal.runtime.doors.waiting import Waiting
 from shoal.runtime.driving.flushing import Phase
 from shoal.runtime.driving.timing.pauses import Alarm
-from shoal.runtime.driving.weighing import TURN_US, Taker
+from shoal.runtime.driving.weighing import Taker
 from shoal.runtime.node import Node
 from shoal.runtime.storage.journal_files import JournalFiles, Sync
 from shoal.runtime.storage.journal_writer import JournalWriter
@@ -86,7 +87,6 @@ class MqttDoor:
             networked=networked,
             json=json,
         )
-        self._access = access
         self._audit = Audit(node.clock.now_us)
         self._publishers = publishers
         self._delivered: list[Deliver] = []
@@ -107,11 +107,7 @@ class MqttDoor:
         self._sockets: dict[ClientConnection, Socket] = {}
         # Those of clients that were sent away, which may still say what they got.
         self._half_closed: dict[ClientConnection, Socket] = {}
-        # Clients from which nothing is read until they are let in, or not.
-        self._waiting: dict[Connection, None] = {}
-        # Those that hold something which may not be taken yet.
-        self._holding: dict[Connection, None] = {}
-        self._admissions: set[asyncio.Task[None]] = set()
+        self._waiting = Waiting(node, self._sockets, access, publishers, self.carry_out)
         self.rounds = Rounds()
         self._slow_readers = SlowReaders()
         # Whether the machine takes nothing of clients for now.
@@ -185,7 +181,7 @@ class MqttDoor:
         self, limits: Limits, access: LateAccess, stays: Callable[[Credentials], bool]
     ) -> None:
         """From now on these hold (see `BrokerClients.renew`)."""
-        self._access = access
+        self._waiting.access = access
         self.carry_out(self.clients.renew(limits, access, stays, self.node.clock.now_us()))
         self.node.schedule_flush()
 
@@ -229,10 +225,7 @@ class MqttDoor:
         self.carry_out(connection.receive(data, self.node.clock.now_us()))
         if len(self._delivered) >= MOST_DELIVERED:
             self._hand_on()
-        if connection.holds:
-            self._holding[connection] = None
-        if not connection.wants_reading:
-            self._wait(connection)
+        self._waiting.see_to(connection)
         if self._writes_at_once:
             self._look_after()
         else:
@@ -349,53 +342,6 @@ class MqttDoor:
         """Send a client to another broker."""
         self._sending_on.move(client, broker, done, reason)
 
-    # --- admission ----------------------------------------------------------------------------
-
-    def _wait(self, connection: Connection) -> None:
-        """Read nothing more until the connection wants it; answer what is owed to it."""
-        socket = self._sockets.get(connection)
-        if socket is None or connection in self._waiting:
-            return
-        self._waiting[connection] = None
-        socket.pause_reading()
-        credentials = self._access.take_owed() if self._access is not None else None
-        if self._access is not None and credentials is not None:
-            answer = self._access.answer(credentials, socket.is_gone)
-            task = asyncio.create_task(self._admit(connection, answer))
-            self._admissions.add(task)
-            task.add_done_callback(self._admissions.discard)
-
-    async def _admit(self, connection: Connection, answer: Awaitable[Admission]) -> None:
-        self.carry_out(connection.admitted(await answer, self.node.clock.now_us()))
-        self.node.schedule_flush()
-
-    def _take_held(self) -> None:
-        """Go on with what connections held, for a turn; the rest when the loop comes round."""
-        now_us = self.node.clock.now_us()
-        end_us = now_us + TURN_US
-        for connection in list(self._holding):
-            if self.node.clock.now_us() >= end_us:
-                self.node.schedule_flush()
-                break
-            if not connection.must_wait:  # now: what was taken before it may have changed that
-                del self._holding[connection]
-                self.carry_out(connection.take_held(now_us))
-                if connection.holds:
-                    self._holding[connection] = None
-                self.node.schedule_flush()
-
-    def _go_on(self) -> None:
-        """Read on from those that want it."""
-        for connection in [each for each in self._waiting if each.wants_reading]:
-            del self._waiting[connection]
-            socket = self._sockets.get(connection)
-            if socket is not None:
-                socket.resume_reading()
-            if self._publishers is not None:
-                connection.is_held = self._publishers.is_waiting(connection.client_id)
-            if connection.holds:
-                self._holding[connection] = None
-
     # --- the machine's side -------------------------------------------------------------------
 
     def deliver(self, delivery: Deliver) -> None:
@@ -437,10 +383,9 @@ class MqttDoor:
             self._tell_of_queues()
         behind = self.clients.patience.behind
         self._slow_readers.see(behind, self._sockets, self.node.clock.now_us())
-        if self._waiting:
-            self._go_on()
-        if self._holding and not (self.clients.is_held or self.clients.spreading.is_on):
-            self._take_held()
+        self._waiting.read_on()
+        if not (self.clients.is_held or self.clients.spreading.is_on):
+            self._waiting.take_held()
         deadline_us = self.clients.deadline_us
         if deadline_us is not None and (self._timer_us is None or deadline_us < self._timer_us):
             self._set_timer(deadline_us)
