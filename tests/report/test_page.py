@@ -111,6 +111,9 @@ def test_one_run_alone_has_no_tabs_and_no_changes(tmp_path: Path) -> None:
     assert page.count("button") == 0
     assert page.count("svg", **{"class": "map"}) == 1
     assert "Against" not in page.text
+    assert "Wide bar" not in page.text
+    bars = [a for tag, a in page.tags if tag == "rect" and a.get("opacity") == "0.38"]
+    assert bars == []
     assert (
         "All 131,072 expected deliveries arrived, each exactly once, "
         "each publisher's in order." in page.text

@@ -212,10 +212,10 @@ def _panel(
         ),
         tag("h3", "Load per broker, the busiest first"),
         tag("div", bar_chart(
-            reference.loads, run.loads, names=(reference.name, run.name), colours=colours,
-            unit="messages/s",
+            [side.loads for side, _, _ in sides], names=[side.name for side, _, _ in sides],
+            colours=[colour for _, colour, _ in sides], unit="messages/s",
         ), class_="wide"),
-        _bars_note(reference, run),
+        _bars_note([side for side, _, _ in sides]),
         tag("h3", "Who moved where"),
         movers(run),
         exchanges(run),
@@ -254,12 +254,14 @@ def _map_title(run: Run) -> str:
     return f"{run.name}: {went}{links}"
 
 
-def _bars_note(reference: Run, run: Run) -> Markup:
-    text = f"Wide bar: {reference.name}. Narrow bar: {run.name}."
-    number = len(reference.loads.keys() | run.loads.keys())
+def _bars_note(runs: Sequence[Run]) -> Markup | None:
+    texts = []
+    if len(runs) > 1:
+        texts.append(f"Wide bar: {runs[0].name}. Narrow bar: {runs[1].name}.")
+    number = len({broker for run in runs for broker in run.loads})
     if number > MAX_BARS:
-        text += f" The busiest {MAX_BARS} of {figures.count(number)} brokers are shown."
-    return tag("p", text, class_="note")
+        texts.append(f"The busiest {MAX_BARS} of {figures.count(number)} brokers are shown.")
+    return tag("p", " ".join(texts), class_="note") if texts else None
 
 
 def _placement(runs: Sequence[Run]) -> Placement:

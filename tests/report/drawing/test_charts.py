@@ -36,7 +36,7 @@ def test_a_run_without_any_delivery_draws_an_empty_chart() -> None:
 
 def test_the_busiest_brokers_are_shown_first_up_to_the_limit() -> None:
     before = {f"b{n}": float(n) for n in range(MAX_BARS + 20)}
-    drawing = bar_chart(before, {}, names=("x", "y"), colours=("#000", "#fff"), unit="messages/s")
+    drawing = bar_chart([before, {}], names=("x", "y"), colours=("#000", "#fff"), unit="messages/s")
     assert drawing.count("<g>") == MAX_BARS
     assert drawing.index(f"b{MAX_BARS + 19}:") < drawing.index(f"b{MAX_BARS + 18}:")
     assert "<title>b19:" not in drawing

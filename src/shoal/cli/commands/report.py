@@ -46,7 +46,8 @@ def report(
         raise UserError(str(error)) from None
     except OSError as error:
         raise UserError(f"{out}: cannot write the report: {error.strerror}") from None
-    typer.echo(f"{out}: {len(runs)} runs, {len(page) // 1000:,} kB")
+    number = "1 run" if len(runs) == 1 else f"{len(runs)} runs"
+    typer.echo(f"{out}: {number}, {len(page) // 1000:,} kB")
 
 
 def _summary_near(run: Path) -> Path:

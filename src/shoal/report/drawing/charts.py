@@ -158,19 +158,21 @@ def ticks(start: float, end: float, wanted: int) -> list[float]:
 
 
 def bar_chart(
-    before: Mapping[str, float],
-    after: Mapping[str, float],
+    loads: Sequence[Mapping[str, float]],
     *,
-    names: tuple[str, str],
-    colours: tuple[str, str],
+    names: Sequence[str],
+    colours: Sequence[str],
     unit: str,
 ) -> Markup:
-    """Brokers sorted by load before; behind each bar of after stands its bar of before."""
-    brokers = sorted(before.keys() | after.keys(), key=lambda b: (-before.get(b, 0.0), b))
+    """Brokers sorted by their load in one run; of two, behind each bar of the second stands the
+    first's."""
+    first = loads[0]
+    brokers = sorted(set().union(*loads), key=lambda b: (-first.get(b, 0.0), b))
     shown = brokers[:MAX_BARS]
-    y_end = max([*before.values(), *after.values()], default=0.0) * 1.05 or 1.0
+    y_end = max([load for each in loads for load in each.values()], default=0.0) * 1.05 or 1.0
     slot = (WIDTH - LEFT - RIGHT) / max(len(shown), 12)
     bottom = TOP + BAR_HEIGHT
+    looks = [(0.08, 0.84, 0.38), (0.3, 0.4, 1.0)][-len(loads) :]
 
     def y_at(value: float) -> float:
         return bottom - value / y_end * BAR_HEIGHT
@@ -181,15 +183,21 @@ def bar_chart(
         marks.append(tag("text", axis_label(y), x=LEFT - 8, y=y_at(y) + 4, class_="tick end"))
     for index, broker in enumerate(shown):
         x = LEFT + index * slot
-        values = before.get(broker, 0.0), after.get(broker, 0.0)
-        title = f"{broker}: {names[0]} {quantity(values[0])}, {names[1]} {quantity(values[1])}"
+        values = [each.get(broker, 0.0) for each in loads]
+        said = ", ".join(
+            f"{name} {quantity(value)}" for name, value in zip(names, values, strict=True)
+        )
         marks.append(
             tag(
                 "g",
-                tag("title", f"{title} {unit}"),
+                tag("title", f"{broker}: {said} {unit}"),
                 tag("rect", x=x, y=TOP, width=slot, height=BAR_HEIGHT, class_="slot"),
-                _bar(x + slot * 0.08, slot * 0.84, y_at(values[0]), bottom, colours[0], 0.38),
-                _bar(x + slot * 0.3, slot * 0.4, y_at(values[1]), bottom, colours[1], 1.0),
+                [
+                    _bar(x + slot * left, slot * width, y_at(value), bottom, colour, opacity)
+                    for (left, width, opacity), value, colour in zip(
+                        looks, values, colours, strict=True
+                    )
+                ],
                 _bar_label(broker, x + slot / 2, bottom + 6),
             )
         )
@@ -200,7 +208,7 @@ def bar_chart(
         viewBox=f"0 0 {WIDTH} {bottom + 48}",
         class_="bars",
         role="img",
-        aria_label=f"load per broker, {names[0]} and {names[1]}",
+        aria_label=f"load per broker, {' and '.join(names)}",
     )
 
 
