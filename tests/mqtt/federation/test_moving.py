@@ -171,7 +171,11 @@ def test_what_is_not_settled_for_long_keeps_it_here(network: Network) -> None:
         ("nobody", "B3", "nobody is not connected to B1"),
         ("c", "B1", "c is there already"),
         ("c", "B9", "no broker B9 is known that clients can be sent to"),
-        ("stays", "B3", "stays does not go where it is sent, and would come back to B1; clients"),
+        (
+            "stays",
+            "B3",
+            "stays does not go where it is sent, and would come back to B1; shoal.Client",
+        ),
     ],
 )
 def test_who_cannot_be_moved(network: Network, client: str, target: str, problem: str) -> None:

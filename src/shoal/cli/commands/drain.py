@@ -66,8 +66,8 @@ async def _watch(broker: str, address: Address, caller: Caller) -> None:
         if not mqtt["sessions"]:
             return
         waited_s += _POLL_S
-        words = f"{broker} still has {mqtt['sessions']:,} sessions"
-        words += f": {clients['problem']}" if clients["problem"] else ""
+        words = f"sessions still at {broker}: {mqtt['sessions']:,}"
+        words += f" ({clients['problem']})" if clients["problem"] else ""
         if waited_s > _SAY_AFTER_S and words != said:
             print(words, flush=True)
             said, waited_s = words, 0.0

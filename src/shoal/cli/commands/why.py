@@ -161,8 +161,7 @@ def _lines(
             yield f"it does not reach {client}: {problem}"
             return
     if not matching:
-        count = len(session["subscriptions"])
-        yield f"it does not reach {client}: none of its {count} subscriptions lets it through"
+        yield f"it does not reach {client}: {_nothing_asks(len(session['subscriptions']))}"
         return
     if publisher == client and all(row["no_local"] for row in matching):
         yield f"it does not reach {client}: it wants nothing of its own (no local)"
@@ -231,6 +230,20 @@ def _starts(publisher: str, at: str, answers: Answers) -> list[str]:
             raise UserError(f"--publisher {publisher}: is not connected; say --at BROKER instead")
         return found
     return list(answers)
+
+
+def _nothing_asks(subscriptions: int) -> str:
+    """
+    >>> _nothing_asks(0), _nothing_asks(1)
+    ('it has no subscription', 'its only subscription does not let it through')
+    """
+    if subscriptions > 1:
+        return f"none of its {subscriptions} subscriptions lets it through"
+    return (
+        "its only subscription does not let it through"
+        if subscriptions
+        else ("it has no subscription")
+    )
 
 
 def _refusal(publisher: str, said: Mapping[str, Any] | None) -> str:

@@ -165,7 +165,8 @@ class Moving:
         if not connection.follows:
             return (
                 f"{client_id} does not go where it is sent, and would come back to "
-                f"{self._broker_id}; clients of MQTT 5 follow that say $follow when they connect"
+                f"{self._broker_id}; shoal.Client goes, and clients of MQTT 5 that say $follow "
+                "when they connect"
             )
         most = self._sessions.limits.maximum_moves_per_hour
         if len(_recent(session, now_us)) >= most:
