@@ -143,6 +143,20 @@ def test_completion_is_one_line_of_help(capsys: pytest.CaptureFixture[str]) -> N
     assert capsys.readouterr().out.count("completion") == 1
 
 
+def test_help_shows_no_value_where_none_is_given(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["--help"], ["status", "--help"]):
+        assert exit_code(words) == 0
+        assert "bool" not in capsys.readouterr().out
+
+
+def test_help_breaks_lines_only_where_they_are_full(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "250")
+    assert exit_code(["why", "--help"]) == 0
+    assert "Exit code 1 when it does not reach the client." in capsys.readouterr().out
+
+
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         cli.main(["--version"])

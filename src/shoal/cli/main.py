@@ -117,10 +117,11 @@ def build_app(asked_for: str | None, *, completes: bool = False) -> typer.Typer:
     """
     import typer
 
-    from shoal.cli.support.front import front
+    from shoal.cli.support.front import Command, Group, front, unbroken
 
     app = typer.Typer(
         name="shoal",
+        cls=Group,
         help="A publish/subscribe broker network that filters on content and rearranges itself.",
         epilog=f"{COMPLETION_OPTIONS[0]}: your shell completes commands and options.",
         no_args_is_help=True,
@@ -131,7 +132,8 @@ def build_app(asked_for: str | None, *, completes: bool = False) -> typer.Typer:
     app.callback()(front)
     for name, summary in COMMANDS.items():
         if name == asked_for:
-            app.command(name)(load_command(name))
+            command = load_command(name)
+            app.command(name, cls=Command, help=unbroken(command.__doc__ or ""))(command)
         else:
             app.command(name, help=summary)(_shown_only)
     return app

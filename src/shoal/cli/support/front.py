@@ -1,11 +1,45 @@
-"""What `shoal` itself can be told, before any command."""
+"""What `shoal` itself can be told, before any command, and how help looks."""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Iterable
 from importlib import metadata
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
+
+
+def unbroken(text: str) -> str:
+    r"""Each paragraph of a docstring in one line, which a terminal breaks where it is full.
+
+    >>> unbroken("What it does.\n\n    More of it,\n    to the end.\n    ")
+    'What it does.\n\nMore of it, to the end.'
+    """
+    return "\n\n".join(each.replace("\n", " ") for each in inspect.cleandoc(text).split("\n\n"))
+
+
+class Command(TyperCommand):
+    """A command in whose help options that take no value show none."""
+
+    def get_params(self, ctx: Any) -> Any:
+        return _without_values(super().get_params(ctx))
+
+
+class Group(TyperGroup):
+    """The same of `shoal` itself."""
+
+    def get_params(self, ctx: Any) -> Any:
+        return _without_values(super().get_params(ctx))
+
+
+def _without_values(options: Iterable[Any]) -> list[Any]:
+    found = list(options)
+    for each in found:
+        if getattr(each, "is_flag", False) and each.metavar is None:
+            each.metavar = ""
+    return found
 
 
 def _show_version(is_asked: bool) -> None:
