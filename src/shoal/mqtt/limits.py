@@ -31,6 +31,7 @@ _RANGES = (
     ("maximum_all_subscription_bytes", 1, _LARGE),
     ("maximum_sessions", 1, _LARGE),
     ("maximum_user_sessions", 1, _LARGE),
+    ("maximum_client_id_bytes", 23, 65_535),
     ("maximum_topic_filters", 1, 100_000),
     ("maximum_filter_bytes", 0, 65_536),
     ("maximum_filter_tests", 0, 4_000),
@@ -81,6 +82,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     maximum_sessions            of the broker, whether their clients are connected or away: beyond
                                 it only who has one is let in (0x97)
     maximum_user_sessions       the same, of one user
+    maximum_client_id_bytes     of a client identifier; brokers remember those of kept sessions,
+                                their own and others' (0x85)
     maximum_topic_filters       of one SUBSCRIBE or UNSUBSCRIBE, so that no packet holds the broker
                                 up for 100 ms (0x97); a CONNACK names this and the next two as user
                                 properties, as `$maximum_filter_bytes`
@@ -120,6 +123,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     maximum_all_subscription_bytes: int = 2_048 * 1_048_576
     maximum_sessions: int = 200_000
     maximum_user_sessions: int = 100_000
+    maximum_client_id_bytes: int = 1_024
     maximum_topic_filters: int = 500
     maximum_filter_bytes: int = 4_096
     maximum_filter_tests: int = 1_000

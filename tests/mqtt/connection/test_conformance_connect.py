@@ -132,8 +132,18 @@ def test_mqtt_3_1_3_7_and_8_of_3_1_1_a_client_without_name_keeps_nothing() -> No
 
 def test_mqtt_3_1_3_5_names_of_any_kind() -> None:
     house = House()
-    for name in ("a" * 65_535, "é/+#$", " "):
+    for name in ("a" * 1_024, "é/+#$", " "):
         assert house.connect(name).connection.client_id == name
+
+
+@pytest.mark.parametrize("version", [MQTT_5, MQTT_3_1_1])
+def test_mqtt_3_1_3_5_a_name_is_bounded_as_all_brokers_may_remember_it(version: int) -> None:
+    client = House(maximum_client_id_bytes=23).open(version)
+    client.send(Connect("é" * 11 + "a", version=version))
+    assert client.take()[0].reason_code is CODES.SUCCESS
+    client = House(maximum_client_id_bytes=23).open(version)
+    client.send(Connect("é" * 12, version=version))
+    assert refused(client).reason_code is CODES.CLIENT_IDENTIFIER_NOT_VALID
 
 
 def test_names_that_are_the_brokers_own() -> None:

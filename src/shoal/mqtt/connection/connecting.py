@@ -111,7 +111,7 @@ def _response_information(connect: Connect, client_id: str) -> str | None:
     return topic
 
 
-def check_connect(connect: Connect) -> None:
+def check_connect(connect: Connect, limits: Limits) -> None:
     """MqttError with a code of CONNACK for what is readable, but cannot be granted."""
     if connect.properties.authentication_method is not None:
         raise MqttError(
@@ -123,6 +123,12 @@ def check_connect(connect: Connect) -> None:
         raise MqttError(
             ReasonCode.CLIENT_IDENTIFIER_NOT_VALID,
             "a session that is kept needs a client identifier [MQTT-3.1.3-8 of 3.1.1]",
+        )
+    most = limits.maximum_client_id_bytes
+    if len(client_id.encode()) > most:
+        raise MqttError(
+            ReasonCode.CLIENT_IDENTIFIER_NOT_VALID,
+            f"the client identifier is longer than {most:,} bytes",
         )
     if CONTROL_CHARACTERS.search(client_id):
         raise MqttError(

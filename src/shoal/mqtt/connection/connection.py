@@ -340,7 +340,7 @@ class Connection(Standing):
         # Before anything is answered: a refusal too keeps to what the client can take.
         self.terms = entering.terms
         self.outlet.agree(connect.version, entering.terms)
-        check_connect(connect)
+        check_connect(connect, self._house.limits)
         self._entering, self.credentials = entering, entering.credentials
         admission = self._house.admit(self.credentials)
         if admission is not None:
