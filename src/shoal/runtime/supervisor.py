@@ -29,6 +29,7 @@ from shoal.runtime.free_ports import free_ports
 from shoal.runtime.network_file import Network
 from shoal.runtime.network_sections import AccessSection, BrokerSection
 from shoal.runtime.operations.caller import ANYBODY, Caller, RefusedError, make_caller
+from shoal.runtime.parents import environment_of_a_child
 from shoal.runtime.storage.overlay_file import who_has_left
 
 # Python and its compiled parts take a second or two to load, more when all start at once.
@@ -196,6 +197,7 @@ class Supervisor:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
+                env=environment_of_a_child(),
                 start_new_session=True,  # Ctrl-C is for the supervisor, which stops them in order
             )
 

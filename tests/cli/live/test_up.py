@@ -266,6 +266,18 @@ def test_what_is_kept_is_there_after_a_kill_and_in_the_next_run(
         assert retained(folder / "network.toml") == "2"
 
 
+def test_brokers_do_not_outlive_who_started_them(tmp_path: Path) -> None:
+    """They held their ports and folders, and nobody knew of them."""
+    command = (*SHOAL, "up", "--brokers", "2", "--port", "0", "--folder", str(tmp_path))
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert any("Ctrl-C stops it" in line for line in process.stdout)
+        network = load_network(tmp_path / "network.toml")
+        brokers = [process_of(network, broker.name) for broker in network.brokers]
+        process.kill()
+    wait_until(lambda: not any(map(is_running, brokers)))
+
+
 def test_what_sets_the_system_is_in_the_network_file(tmp_path: Path) -> None:
     options = ("--brokers", "2", "--folder", str(tmp_path), "--system", "self_organising")
     settings = ("--set", "mode=exchange", "--set", "self_organising.grape.weight=50")
