@@ -71,6 +71,9 @@ def _run(
     with output, log.open("ab") as errors:
         os.dup2(output.fileno(), 1)
         os.dup2(errors.fileno(), 2)
+    # As a command's own: what the server's were made of could be sought in, and these cannot.
+    sys.stdout = os.fdopen(1, "w", closefd=False)
+    sys.stderr = os.fdopen(2, "w", 1, closefd=False)
     # Named after the server had asked for it.
     for module in filter(None, environment.get(FURTHER, "").split(",")):
         system = importlib.import_module(module).SYSTEM

@@ -7,11 +7,11 @@ Whatever made the study decides what is in it; the pages only show it.
 >>> count_verdicts([claim, msgspec.structs.replace(claim, verdict="missed")])
 {'met': 1, 'missed': 1}
 >>> score([claim, msgspec.structs.replace(claim, verdict="beaten", is_own=True)])
-["of the paper's 1 claims 1 met; of our own 1 aims 1 beaten"]
+["of the paper's 1 claim 1 met; of our own 1 aim 1 beaten"]
 >>> score([claim, msgspec.structs.replace(claim, verdict="beaten", is_again=True)])
-["of the paper's 1 claims 1 met"]
+["of the paper's 1 claim 1 met"]
 >>> score([claim, msgspec.structs.replace(claim, dataset="flights", verdict="missed")])
-["quotes: of the paper's 1 claims 1 met", "flights: of the paper's 1 claims 1 missed"]
+["quotes: of the paper's 1 claim 1 met", "flights: of the paper's 1 claim 1 missed"]
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ WHILE_B4_IS_DEAD = [
     # The others can be looked after.
     ("drain {file} B2", 0, r"B2 is drained"),
     ("undrain {file} B2", 0, r"B2 takes clients in"),
-    ("check {file}", 0, r"5 brokers, 4 links"),
+    ("check {file}", 0, r"brokers 5, links 4"),
 ]
 
 

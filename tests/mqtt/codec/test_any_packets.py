@@ -59,5 +59,5 @@ def test_more_reasons_than_a_string_can_hold() -> None:
 
 def test_a_long_name_leaves_no_room_for_a_response_topic() -> None:
     properties: Any = Properties(request_response_information=1)
-    client = House().connect("é" * 32_767, properties=properties)
+    client = House(maximum_client_id_bytes=65_535).connect("é" * 32_767, properties=properties)
     assert client.connack.properties.response_information is None

@@ -61,7 +61,7 @@ def connected(network: Network, *names: str) -> list[Client]:
     ids=["payload", "levels", "field", "fields", "property", "properties"],
 )
 def test_a_packet_travels_in_no_more_bytes_than_is_promised(packet: Publish) -> None:
-    network = Network("B1", "B2", maximum_packet_size=10_000_000)
+    network = Network("B1", "B2", maximum_packet_size=10_000_000, maximum_client_id_bytes=65_535)
     network["B2"].connect("s").subscribe("#")
     network.is_slow = True
     publisher = network["B1"].connect("d" * 65_000)

@@ -12,8 +12,8 @@ goes on.  While the driver wants nothing taken from clients, as links are full o
 ...         yield MOST_AT_ONCE // 2
 >>> handing.take(hand("abc"), now_us=1), handed, handing.is_on
 (None, ['a', 'b'], True)
->>> handing.take(hand("de"), now_us=1), handing.go_on(2), handed[2:], handing.is_on
-(None, None, ['c', 'd', 'e'], False)
+>>> handing.go_on(2), handed, handing.is_on
+(None, ['a', 'b', 'c'], False)
 """
 
 from __future__ import annotations
