@@ -10,7 +10,7 @@ import pytest
 from shoal.mqtt.codec.packets import Connect, Pubcomp, Publish, Pubrec, Pubrel
 from shoal.mqtt.door.network import TO_ATTRIBUTE
 from shoal.mqtt.door.repeats import Repeats
-from shoal.mqtt.federation.controls import item_of
+from shoal.mqtt.federation.said import item_of
 from shoal.mqtt.memory.journal_records import (
     HeardPut,
     ItemPut,

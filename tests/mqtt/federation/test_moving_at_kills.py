@@ -7,8 +7,8 @@ import pytest
 from shoal.mqtt.codec.packets import Connect
 from shoal.mqtt.codec.properties import Properties
 from shoal.mqtt.codec.reason_codes import ReasonCode
-from shoal.mqtt.federation.controls import item_of
 from shoal.mqtt.federation.roaming.moves import Move
+from shoal.mqtt.federation.said import item_of
 from shoal.mqtt.limits import DEFAULT_LIMITS
 from shoal.mqtt.messages import Message
 from shoal.mqtt.sessions.session import Outgoing, Session

@@ -11,7 +11,8 @@ import pytest
 from shoal.mqtt.broker_clients import BrokerClients
 from shoal.mqtt.codec.packets import Publish
 from shoal.mqtt.codec.properties import Properties
-from shoal.mqtt.federation.controls import Closed, shared_of
+from shoal.mqtt.federation.controls import Closed
+from shoal.mqtt.federation.said import shared_of
 from shoal.mqtt.messages import Message
 from shoal.mqtt.restoring import restore
 from tests.mqtt.house import KEPT, Client

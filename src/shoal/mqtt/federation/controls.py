@@ -10,19 +10,15 @@ about clients that are to move (see `moving`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated
 
 import msgspec
 
 from shoal.model import BrokerId, ClientId
 from shoal.mqtt.codec.packets import Will
-from shoal.mqtt.door.network import read_body, write_body
-from shoal.mqtt.messages import Message
-from shoal.mqtt.sessions.delivering.outgoing import Outgoing
 from shoal.mqtt.sessions.had import Gaps
-from shoal.mqtt.sessions.session import Session
-from shoal.mqtt.sessions.subscribed.rows import Identifiers, Qos, SubscriptionState, Where, row_of
+from shoal.mqtt.sessions.subscribed.rows import Identifiers, Qos, SubscriptionState, Where
 
 # The client, and when it entered the broker it goes to, by that broker's stamp.
 Journey = tuple[str, int]
@@ -372,11 +368,7 @@ Control = (
     | Took
 )
 
-# What one part of a session holds, about.
-PART_BYTES = 256 * 1_024
-PART_KEYS = 4_096
 
-encode_row: Callable[[SubscriptionState], bytes] = msgspec.msgpack.Encoder().encode
 encode_control: Callable[[Control], bytes] = msgspec.msgpack.Encoder().encode
 _decode: Callable[[bytes], Control] = msgspec.msgpack.Decoder(Control).decode
 
@@ -387,81 +379,3 @@ def decode_control(body: bytes) -> Control | None:
         return _decode(body)
     except (msgspec.MsgspecError, ValueError):
         return None
-
-
-def item_of(outgoing: Outgoing, journey: Journey, now_us: int) -> Item:
-    """A message as it is sent on."""
-    message = outgoing.message
-    return Item(
-        journey,
-        write_body(message),
-        message.published_us,
-        _left_us(message, now_us),
-        message.key,
-        outgoing.qos,
-        outgoing.retain,
-        outgoing.identifiers,
-        outgoing.packet_id,
-        outgoing.released,
-        outgoing.serial,
-    )
-
-
-def message_of(said: Item | Kept | Shared, now_us: int) -> Message | None:
-    """The message that was sent on, told or handed on; None if it is none of MQTT's."""
-    message = read_body(said.body, said.published_us)
-    if message is not None:
-        message.key = None if isinstance(said, Kept) else said.key
-        message.expires_us = None if said.left_us is None else now_us + said.left_us
-    return message
-
-
-def kept_of(message: Message, now_us: int) -> Kept:
-    """A retained message as it is told."""
-    return Kept(write_body(message), message.published_us, _left_us(message, now_us))
-
-
-def shared_of(
-    group: GroupName,
-    broker: BrokerId,
-    message: Message,
-    now_us: int,
-    *,
-    is_any: bool,
-    open_from: int = 0,
-) -> Shared:
-    """A message as it is handed to a member of a group."""
-    return Shared(
-        group,
-        broker,
-        write_body(message),
-        message.published_us,
-        _left_us(message, now_us),
-        message.key,
-        is_any,
-        open_from,
-    )
-
-
-def _left_us(message: Message, now_us: int) -> int | None:
-    return None if message.expires_us is None else max(0, message.expires_us - now_us)
-
-
-def parts_of(
-    session: Session, journey: Journey, came: Iterable[tuple[str, int]]
-) -> Iterator[SessionPart]:
-    """A session's subscriptions, and the keys of what it has got, in controls of bounded size."""
-    rows: list[SubscriptionState] = []
-    size = 0
-    for subscription in session.subscriptions.values():
-        row = row_of(subscription)
-        rows.append(row)
-        size += len(encode_row(row))
-        if size > PART_BYTES:
-            yield SessionPart(journey, tuple(rows))
-            rows, size = [], 0
-    if rows:
-        yield SessionPart(journey, tuple(rows))
-    keys = tuple(came)
-    for start in range(0, len(keys), PART_KEYS):
-        yield SessionPart(journey, came=keys[start : start + PART_KEYS])

@@ -40,9 +40,8 @@ from shoal.mqtt.federation.controls import (
     Tell,
     Told,
     encode_control,
-    kept_of,
-    message_of,
 )
+from shoal.mqtt.federation.said import kept_of, message_of
 from shoal.mqtt.limits import MICROSECONDS
 from shoal.mqtt.messages import Message
 from shoal.mqtt.sessions.retained import RetainedStore

@@ -45,10 +45,9 @@ from shoal.mqtt.federation.controls import (
     Shared,
     Took,
     encode_control,
-    message_of,
-    shared_of,
 )
 from shoal.mqtt.federation.handing import Handing, copy_work
+from shoal.mqtt.federation.said import message_of, shared_of
 from shoal.mqtt.federation.taking import Key, Taking
 from shoal.mqtt.limits import MICROSECONDS
 from shoal.mqtt.memory.journal import Journal

@@ -25,9 +25,9 @@ from shoal.mqtt.federation.controls import (
     SessionState,
     SubscriptionState,
     encode_control,
-    parts_of,
 )
 from shoal.mqtt.federation.roaming import telling
+from shoal.mqtt.federation.said import parts_of
 from shoal.mqtt.sessions.session import ClientSubscription
 from tests.mqtt.house import KEPT, will
 from tests.mqtt.network_house import Network

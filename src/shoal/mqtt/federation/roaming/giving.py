@@ -36,11 +36,10 @@ from shoal.mqtt.federation.controls import (
     Settling,
     Taken,
     encode_control,
-    item_of,
-    parts_of,
 )
 from shoal.mqtt.federation.roaming.homes import Home
 from shoal.mqtt.federation.roaming.moves import Move
+from shoal.mqtt.federation.said import item_of, parts_of
 from shoal.mqtt.limits import MICROSECONDS
 from shoal.mqtt.memory.journal import Journal
 from shoal.mqtt.sessions.delivering.outgoing import Outgoing

@@ -6,15 +6,9 @@ from collections.abc import Callable, Iterable
 
 from shoal.model import BrokerId
 from shoal.mqtt.access import Admission
-from shoal.mqtt.federation.controls import (
-    Entered,
-    Item,
-    Journey,
-    SessionPart,
-    SessionState,
-    message_of,
-)
+from shoal.mqtt.federation.controls import Entered, Item, Journey, SessionPart, SessionState
 from shoal.mqtt.federation.roaming.filling import Filling
+from shoal.mqtt.federation.said import message_of
 from shoal.mqtt.messages import Message
 from shoal.mqtt.sessions.delivering.outgoing import ClientConnection, Outgoing
 from shoal.mqtt.sessions.session import ClientSubscription, Session

@@ -45,8 +45,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-import msgspec
-
 from shoal.model import BrokerId
 from shoal.mqtt.access import ANOTHER_USERS, Admission
 from shoal.mqtt.codec.packets import Connect
@@ -186,7 +184,7 @@ class Roaming:
         self.homes.pop(client_id)
         session.entered_us = self._stamp(client_id, now_us)
         session.began_us = session.began_us or session.entered_us
-        self.telling.entered(self._about(session), now_us, is_known=is_known)
+        self.telling.entered(self.telling.about(session), now_us, is_known=is_known)
 
     def going(self, client_id: str) -> BrokerId | None:
         """Where a client's session was sent, or is after that; None if it was not sent anywhere."""
@@ -215,7 +213,7 @@ class Roaming:
             self._giving.restored(session, now_us)
         else:
             self._entered[session.client_id] = (session.entered_us, self._broker_id)
-            self.telling.restored(self._about(session))
+            self.telling.restored(self.telling.about(session))
 
     def restore_home(self, client_id: str, home: Home) -> None:
         """A session was elsewhere when the broker stopped."""
@@ -251,25 +249,7 @@ class Roaming:
             session = self._sessions.get(client_id)
             is_here = at_broker == self._broker_id  # else it may only have been asked for there
             if session is not None and (is_here or self._giving.keeps(session)):
-                yield self._about(session)
-
-    def _tell(self, session: Session, to: BrokerId, now_us: int) -> None:
-        """Say to a broker that was wrong about it where a client is."""
-        is_registered = self.telling.is_registered(session.client_id)
-        about = msgspec.structs.replace(self._about(session), registered=is_registered)
-        self._say(to, about, now_us)
-
-    def _about(self, session: Session) -> Entered:
-        """Where a client is, to be said."""
-        return Entered(
-            session.client_id,
-            self._broker_id,
-            session.entered_us,
-            session.expiry_interval_s > 0,
-            None,
-            session.user,
-            session.began_us,
-        )
+                yield self.telling.about(session)
 
     def met(self, control: Hello | Here, now_us: int) -> None:
         """A broker says that it is there; with Hello, that it begins."""
@@ -360,7 +340,7 @@ class Roaming:
         session = self._sessions.get(client_id)
         if self._entered.get(client_id, (0, "")) > stamp:  # who connected later keeps the client
             if session is not None and self.telling.is_registered(client_id):
-                self._tell(session, control.broker, now_us)
+                self.telling.put_right(session, control.broker, now_us)
             known = self.homes.entry(client_id)
             if control.asked is None and control.is_kept and known is not None:
                 # Somebody has asked for it since: that it had come there is news all the same.
@@ -369,7 +349,7 @@ class Roaming:
         home = self.homes.entry(client_id)
         if session is not None and session.user != control.user:
             self._say(control.broker, Refused((client_id, control.at_us)), now_us)
-            self._tell(session, control.broker, now_us)
+            self.telling.put_right(session, control.broker, now_us)
             return
         if session is None and home is not None and home.user != control.user:
             if control.asked == self._broker_id:
@@ -455,11 +435,11 @@ class Roaming:
             # Later than that journey, and than it was let in there, and before any other.
             session.entered_us = max(at_us, known_us) + 1
             self._entered[client_id] = (session.entered_us, self._broker_id)
-            self.telling.tell_all(self._about(session), now_us)
+            self.telling.tell_all(self.telling.about(session), now_us)
         elif known == self._broker_id and known_us > session.entered_us:
             # This broker has asked for it meanwhile, and others believe nothing older.
             session.entered_us = known_us
-            self.telling.tell_all(self._about(session), now_us)
+            self.telling.tell_all(self.telling.about(session), now_us)
         self._sessions.restored(session, now_us)
 
     # --- a session comes ----------------------------------------------------------------------

@@ -42,6 +42,7 @@ from shoal.mqtt.federation.controls import (
 )
 from shoal.mqtt.federation.roaming.registering import registrars
 from shoal.mqtt.limits import MICROSECONDS
+from shoal.mqtt.sessions.session import Session
 from shoal.mqtt.timers import Timers
 
 # How long a word to all may wait for others, and how many go as one.
@@ -121,6 +122,24 @@ class Telling:
         return registrars(client_id, (self._broker_id, *self._met))
 
     # --- what happens here --------------------------------------------------------------------
+
+    def about(self, session: Session) -> Entered:
+        """Where a session's client is, to be said."""
+        return Entered(
+            session.client_id,
+            self._broker_id,
+            session.entered_us,
+            session.expiry_interval_s > 0,
+            None,
+            session.user,
+            session.began_us,
+        )
+
+    def put_right(self, session: Session, broker: BrokerId, now_us: int) -> None:
+        """Say to a broker that was wrong about it where a client is."""
+        is_registered = self.is_registered(session.client_id)
+        about = msgspec.structs.replace(self.about(session), registered=is_registered)
+        self._say(broker, about, now_us)
 
     def entered(self, control: Entered, now_us: int, *, is_known: bool) -> None:
         """A client was let in here; whether others than registrars may know it elsewhere."""
