@@ -7,10 +7,10 @@ from typing import Any
 from shoal.mqtt.broker_clients import BrokerClients
 from shoal.mqtt.codec.properties import Properties
 from shoal.mqtt.door.network import write_body
-from shoal.mqtt.federation.controls import row_of
 from shoal.mqtt.memory.journal_records import read_records
 from shoal.mqtt.restoring import Remembered, restore
 from shoal.mqtt.sessions.session import Session
+from shoal.mqtt.sessions.subscribed.rows import row_of
 from tests.mqtt.house import House
 from tests.mqtt.network_house import Network
 
