@@ -18,7 +18,7 @@ from shoal.mqtt.codec.packets import (
 )
 from shoal.mqtt.codec.properties import Properties
 from shoal.mqtt.codec.reason_codes import ReasonCode
-from shoal.mqtt.federation import controls
+from shoal.mqtt.federation import said
 from shoal.mqtt.federation.controls import (
     Item,
     SessionPart,
@@ -247,7 +247,7 @@ def test_a_filter_whose_text_would_nest_too_deep_comes_along(network: Network) -
 def test_a_session_of_any_size_moves_in_controls_of_bounded_size(
     network: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(controls, "PART_BYTES", 10_000)
+    monkeypatch.setattr(said, "PART_BYTES", 10_000)
     site = network["B1"]
     client = site.connect("c", **KEPT)
     session = client.connection.session
