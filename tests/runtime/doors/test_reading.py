@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -21,6 +22,8 @@ class Transport(asyncio.Transport):
 
     def is_closing(self) -> bool:
         return False
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
 
 
 class Work:
@@ -40,6 +43,32 @@ class Work:
     def come_round(self) -> None:
         self.rounds.append(self.now_s)
         asyncio.get_running_loop().call_soon(self.come_round)
+
+
+class Door:
+    """Has its connections by number; each that is lost takes a while."""
+
+    each_s = 0.001
+
+    def __init__(self, work: Work) -> None:
+        self.rounds = Rounds(lambda: work.now_s)
+        self._work = work
+        self._opened = 0
+
+    def opened(self, socket: Any, transport: asyncio.Transport, listener: str) -> Any:
+        self._opened += 1
+        return self._opened - 1
+
+    def received(self, connection: Any, data: bytes) -> None:
+        self._work.take(data)
+
+    def resumed(self, connection: Any) -> None: ...
+
+    def refused(self, transport: asyncio.BaseTransport, listener: str, why: str) -> None: ...
+
+    def lost(self, connection: Any) -> None:
+        self._work.taken.append(b"%d" % connection)
+        self._work.now_s += self.each_s
 
 
 @on_loop
@@ -87,6 +116,51 @@ async def test_who_is_paused_meanwhile_goes_on_later() -> None:
     second.resume()
     await until(lambda: len(work.taken) == 3)
     assert [piece[:1] for piece in work.taken] == [b"1", b"2", b"3"]
+
+
+@on_loop
+async def test_many_that_are_lost_at_once_are_looked_after_in_turns() -> None:
+    """5,000 lost connections were one round of the loop: 0.3 s."""
+    work = Work()
+    door = Door(work)
+    sockets = [MqttSocket(door) for _ in range(200)]
+    for socket in sockets:
+        socket.connection_made(Transport())
+    asyncio.get_running_loop().call_soon(work.come_round)
+    for socket in sockets:
+        socket.connection_lost(None)
+    await until(lambda: len(work.taken) == 200)
+    longest_s = max(later - before for before, later in pairwise(work.rounds))
+    assert longest_s < ROUND_S + 2 * door.each_s
+    assert work.taken == [b"%d" % number for number in range(200)]
+
+
+@on_loop
+async def test_a_loss_comes_behind_what_was_said_before_it() -> None:
+    """A rest that waited for its turn was thrown away."""
+    work = Work()
+    door = Door(work)
+    first, last = MqttSocket(door), MqttSocket(door)
+    for socket in (first, last):
+        socket.connection_made(Transport())
+        socket.data_received(b"x" * 3 * PIECE_BYTES)
+    last.connection_lost(None)
+    await until(lambda: len(work.taken) == 7)
+    assert work.taken[-1] == b"1"
+    assert sum(map(len, work.taken)) == 6 * PIECE_BYTES + 1
+
+
+@on_loop
+async def test_who_waits_and_is_lost_is_taken_no_further() -> None:
+    work = Work()
+    socket = MqttSocket(Door(work))
+    socket.connection_made(Transport())
+    socket.data_received(b"x" * 3 * PIECE_BYTES)
+    socket.pause_reading()
+    socket.connection_lost(None)
+    await until(lambda: bool(work.taken))
+    await asyncio.sleep(0.01)
+    assert work.taken == [b"0"]
 
 
 @pytest.mark.parametrize(

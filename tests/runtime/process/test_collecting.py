@@ -40,10 +40,12 @@ def test_a_reading_that_is_over_knows_nobody() -> None:
     class Socket:
         def take(self, data: bytes) -> None: ...
 
+        def lost(self) -> None: ...
+
     socket = Socket()
     socket.reading = Reading(None, socket.take, Rounds(lambda: 0.0))  # type: ignore[attr-defined,arg-type]
     left = weakref.ref(socket)
-    socket.reading.end()  # type: ignore[attr-defined]
+    socket.reading.end(socket.lost)  # type: ignore[attr-defined]
     gc.disable()
     try:
         del socket

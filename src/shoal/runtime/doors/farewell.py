@@ -48,9 +48,12 @@ class Lingering(asyncio.Protocol):
         self._reading.received(data)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """The client is gone."""
-        self._reading.end()
+        """The client is gone; whoever looks after that does so in its turn."""
+        self._reading.end(self._lost)
         self.pause_reading = self._reading.pause
+
+    def _lost(self) -> None:
+        """The client is gone, and all is taken of what it said."""
 
     def half_close(self) -> None:
         """Say no more behind what was written, and read on."""

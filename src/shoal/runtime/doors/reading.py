@@ -1,7 +1,8 @@
 """Bytes of clients in pieces, so much each time the loop comes round, then others have theirs.
 
 A loop may hand over a megabyte of tiny packets in one go, and again before it looks elsewhere; and
-as much of each of a thousand connections, which may all be one client's.
+as much of each of a thousand connections, which may all be one client's.  Nor are thousands of
+connections that end at once all looked after at once.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from typing import TypeVarTuple
 
 # What is taken at once: of the smallest packets 16,000, which take some 30 ms.
 PIECE_BYTES = 32_768
@@ -16,6 +18,8 @@ PIECE_BYTES = 32_768
 ROUND_S = 0.02
 # So much is taken at once all the same, as whoever waits for a PINGRESP has said no more.
 SMALL_BYTES = 64
+
+What = TypeVarTuple("What")
 
 
 class Rounds:
@@ -35,11 +39,11 @@ class Rounds:
         """Whether somebody may be read now, before those that wait."""
         return self._spent_s < ROUND_S and not self._waiting
 
-    def spend(self, take: Callable[[bytes], None], piece: bytes) -> None:
-        """Have this taken now."""
+    def spend(self, do: Callable[[*What], object], *what: *What) -> None:
+        """Have this done now."""
         began_s = self._now_s()
         try:
-            take(piece)
+            do(*what)
         finally:
             self._spent_s += self._now_s() - began_s
             if self._spent_s >= ROUND_S / 4:
@@ -59,12 +63,14 @@ class Rounds:
         """The loop has looked at all that was ready; one at least goes on."""
         self._is_due = False
         self._spent_s = 0.0
-        for _ in range(len(self._waiting)):
-            self._waiting.popleft()()
-            if self._spent_s >= ROUND_S:
-                break
-        if self._waiting:
-            self._go_on_soon()
+        try:
+            for _ in range(len(self._waiting)):
+                self._waiting.popleft()()
+                if self._spent_s >= ROUND_S:
+                    break
+        finally:
+            if self._waiting:
+                self._go_on_soon()
 
 
 class Reading:
@@ -84,7 +90,8 @@ class Reading:
         self._rest = b""
         self._is_paused = False
         self._is_waiting = False
-        self._is_over = False
+        # Who hears that all is taken, once nothing more comes.
+        self._then: Callable[[], None] | None = None
 
     def received(self, data: bytes) -> None:
         if not self._rest:
@@ -110,11 +117,13 @@ class Reading:
         elif not self._transport.is_closing():
             self._transport.resume_reading()
 
-    def end(self) -> None:
-        """Nothing more comes; once all is taken nobody is known here, so that no cycle is left."""
-        self._is_over = True
-        if not self._rest:
-            self._take = _nobody_takes
+    def end(self, then: Callable[[], None]) -> None:
+        """Nothing more comes; `then` is called in its turn, once all is taken that may be."""
+        self._then = then
+        if not self._rest and self._rounds.has_time:
+            self._end()
+        else:
+            self._rounds.wait(self._end)
 
     def _wait(self) -> None:
         if not self._is_waiting:
@@ -130,10 +139,18 @@ class Reading:
         self._rounds.spend(self._take, piece)
         if self._rest:
             self._wait()
-        elif self._is_over:
-            self.end()
         elif not self._is_paused and not self._transport.is_closing():
             self._transport.resume_reading()
+
+    def _end(self) -> None:
+        """In the end nobody is known here, so that no cycle is left."""
+        if self._rest and not self._is_paused:
+            self._rounds.wait(self._end)
+            return
+        self._rest, self._take = b"", _nobody_takes
+        then, self._then = self._then, None
+        if then is not None:
+            self._rounds.spend(then)
 
 
 def _nobody_takes(data: bytes) -> None:

@@ -35,8 +35,7 @@ class MqttSocket(Lingering):
         if not (self._is_half_closed or self._transport.is_closing()):
             self._transport.write(data)
 
-    def connection_lost(self, error: Exception | None) -> None:
-        super().connection_lost(error)
+    def _lost(self) -> None:
         self._door.lost(self._connection)
 
     def pause_writing(self) -> None:

@@ -138,6 +138,8 @@ class WebSocket(Lingering):
     def connection_lost(self, error: Exception | None) -> None:
         super().connection_lost(error)
         self._timeout.cancel()
+
+    def _lost(self) -> None:
         if self._connection is not None:
             self._door.lost(self._connection)
 
