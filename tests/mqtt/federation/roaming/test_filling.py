@@ -97,6 +97,32 @@ def test_a_large_session_comes_bit_by_bit(prefix: str) -> None:
     assert max(map(max, turns)) < MOST_CALLS
 
 
+def test_what_waits_for_a_client_is_read_bit_by_bit() -> None:
+    """10,000 messages of a session that came were one turn of 0.11 s."""
+    brokers = network()
+    old = brokers["B1"].connect("c", **KEPT)
+    old.send(Subscribe(1, (SubscriptionRequest("#", qos=1),)))
+    old.lose()
+    publisher = brokers["B1"].connect("p")
+    for number in range(8_000):
+        publisher.publish("7/a", b"%d" % number, qos=1)
+    turns = clocked(brokers["B2"])
+    new = comes(brokers["B2"])
+    steps = 0
+    while not (found := new.take()):
+        step(brokers["B2"])
+        steps += 1
+        publisher.publish("7/a", b"meanwhile %d" % steps, qos=1)
+    assert steps == 7
+    assert max(turns) < MOST_CALLS
+    payloads = [each.payload for each in found[1:]]
+    settle(brokers)
+    assert payloads + new.take_payloads() == [
+        *(b"%d" % number for number in range(8_000)),
+        *(b"meanwhile %d" % number for number in range(1, 8)),
+    ]
+
+
 def test_who_hangs_up_meanwhile_leaves_it_where_it_was() -> None:
     brokers = network()
     old = brokers["B1"].connect("c", **KEPT)

@@ -188,13 +188,9 @@ class Arriving:
         self._await_settling(session, state.journey, now_us)
         self._note_had(session, state, given)
         move.known.update(waiting.came)
-        for item in waiting.items:
-            message = message_of(item, now_us)
-            if message is not None:
-                move.note(item.key)
-                outgoing = Outgoing(message, item.qos, item.retain, item.identifiers)
-                outgoing.packet_id, outgoing.released = item.packet_id, item.released
-                session.restore(outgoing)
+        for outgoing in waiting.read_on(now_us):
+            move.note(outgoing.message.key)
+            session.restore(outgoing)
         for outgoing in rest:
             key = outgoing.message.key
             if key is None or key not in move.known:

@@ -149,8 +149,7 @@ class Fetching:
         """Fill some more of a session that has come; one at a time, so that others have turns."""
         journey = next(iter(self._filling))
         _, waiting = self.waiting[journey[0]]
-        assert waiting.filling is not None
-        if waiting.filling.go_on(waiting.admission.permissions):
+        if waiting.go_on(now_us):
             del self._filling[journey]
             self._let_in(journey, waiting, now_us)
         if self._filling:

@@ -1,9 +1,9 @@
 """A session that is not here yet: what has come of it is filed a bit at a time.
 
 A client may have 100,000 subscriptions, and each costs the broker machine some work, and some to
-write it for the disk.  Until all are filed the session is nobody's, and on no disk; its client
-waits, and where it was they have it as before.  What is published meanwhile comes from there: what
-these subscriptions match is dropped here.
+write it for the disk; and each message that waits for it has to be read.  Until all are filed the
+session is nobody's, and on no disk; its client waits, and where it was they have it as before.
+What is published meanwhile comes from there: what these subscriptions match is dropped here.
 """
 
 from __future__ import annotations
@@ -12,11 +12,16 @@ from collections.abc import Iterable
 
 from shoal.mqtt.access import Permissions
 from shoal.mqtt.content import FILTER_WORK, work_on
+from shoal.mqtt.federation.controls import Item, message_of
+from shoal.mqtt.sessions.delivering.outgoing import Outgoing
 from shoal.mqtt.sessions.session import ClientSubscription
 from shoal.mqtt.sessions.sessions import Sessions
 from shoal.mqtt.sessions.subscribed.leaving import MOST_AT_ONCE, Nobody
 from shoal.mqtt.sessions.subscribed.rows import SubscriptionState, subscription_of
 from shoal.mqtt.sessions.subscribed.subscriptions import Subscriptions
+
+# So many messages are read at once: some 10 ms.
+ITEMS_AT_ONCE = 1_000
 
 
 class Filling:
@@ -35,6 +40,8 @@ class Filling:
         self.session.user = user
         self.session.diversion = Nobody()
         self.shared: list[ClientSubscription] = []
+        # What is on its way to the client, as it was where that was.
+        self.read: list[Outgoing] = []
         self._sessions = sessions
         self._subscriptions = subscriptions
         self._problems = problems
@@ -48,6 +55,15 @@ class Filling:
             if left <= 0:
                 return False
         return True
+
+    def take(self, items: Iterable[Item], now_us: int) -> None:
+        """Read what waits for the client; it is in the session when that is here."""
+        for item in items:
+            message = message_of(item, now_us)
+            if message is not None:
+                outgoing = Outgoing(message, item.qos, item.retain, item.identifiers)
+                outgoing.packet_id, outgoing.released = item.packet_id, item.released
+                self.read.append(outgoing)
 
     def _file(self, row: SubscriptionState, permissions: Permissions) -> int:
         """File a subscription; how much work it was."""

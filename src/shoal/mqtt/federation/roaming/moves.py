@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable
 
 from shoal.model import BrokerId
 from shoal.mqtt.access import Admission
-from shoal.mqtt.federation.controls import Entered, Item, Journey, SessionPart, SessionState
-from shoal.mqtt.federation.roaming.filling import Filling
+from shoal.mqtt.federation.controls import (
+    Entered,
+    Item,
+    Journey,
+    SessionPart,
+    SessionState,
+)
 from shoal.mqtt.federation.said import message_of
+from shoal.mqtt.federation.roaming.filling import ITEMS_AT_ONCE, Filling
 from shoal.mqtt.messages import Message
 from shoal.mqtt.sessions.delivering.outgoing import ClientConnection, Outgoing
 from shoal.mqtt.sessions.session import ClientSubscription, Session
@@ -42,18 +49,37 @@ class Waiting:
         self.subscriptions: dict[str, SubscriptionState] = {}
         self.came: dict[tuple[str, int], None] = {}
         self._items: dict[int, Item] = {}
+        # Those that nobody has read yet.
+        self._unread: deque[int] = deque()
         self._parts = 0
 
-    @property
-    def items(self) -> list[Item]:
-        return list(self._items.values())
+    def go_on(self, now_us: int) -> bool:
+        """Fill some more of what has come into the session; whether all but a bit is in it."""
+        assert self.filling is not None
+        if not self.filling.go_on(self.admission.permissions):
+            return False
+        self.filling.take(self._read(ITEMS_AT_ONCE), now_us)
+        return len(self._unread) <= ITEMS_AT_ONCE
+
+    def read_on(self, now_us: int) -> list[Outgoing]:
+        """The rest; all messages that have come for it."""
+        assert self.filling is not None
+        self.filling.take(self._read(len(self._unread)), now_us)
+        return self.filling.read
+
+    def _read(self, most: int) -> list[Item]:
+        count = min(most, len(self._unread))
+        return [self._items[self._unread.popleft()] for _ in range(count)]
 
     def take(self, control: Item | SessionPart | SessionState) -> SessionState | None:
         """Something came; the state, once all that belongs to it has."""
         match control:
             case Item():
                 # A giver that was killed sends all again, under the same numbers.
-                self._items[control.serial or -1 - len(self._items)] = control
+                number = control.serial or -1 - len(self._items)
+                if number not in self._items:
+                    self._unread.append(number)
+                self._items[number] = control
             case SessionPart(_, subscriptions, came):
                 self._parts += 1
                 self.subscriptions.update((row.text, row) for row in subscriptions)
