@@ -58,8 +58,10 @@ class Waiting:
         assert self.filling is not None
         if not self.filling.go_on(self.admission.permissions):
             return False
+        if len(self._unread) <= ITEMS_AT_ONCE:
+            return True
         self.filling.take(self._read(ITEMS_AT_ONCE), now_us)
-        return len(self._unread) <= ITEMS_AT_ONCE
+        return False
 
     def read_on(self, now_us: int) -> list[Outgoing]:
         """The rest; all messages that have come for it."""
