@@ -209,3 +209,25 @@ def test_nobody_waits_long_for_brokers_that_are_away() -> None:
 def test_of_a_broker_that_is_alone_nobody_waits() -> None:
     client = House().connect("c", properties=Properties(user_properties=(("$advertise", "n > 0"),)))
     assert not client.connection.must_wait
+
+
+def test_what_is_retained_for_many_who_are_granted_at_once_is_sent_in_turns() -> None:
+    """Each of 10 clients got 1,000 messages in one turn, of 0.13 s."""
+    network = Network("B1", "B2")
+    publisher, site = network["B1"].connect("p"), network["B1"]
+    for number in range(1_500):
+        publisher.publish(f"a/{number}", b"x", retain=True)
+    clients = [site.connect(f"c{number}") for number in range(5)]
+    settle(network)
+    network.is_settling = False
+    ask(clients[0], 1, "a/#")
+    for client in clients[1:]:
+        ask(client, 1, "a/#")
+    settle(network)
+    found = [client.take() for client in clients]
+    assert [type(each[0]) for each in found] == [Suback] * 5
+    assert sum(map(len, found)) - 5 == 1_000
+    network.after(0.1)
+    for first, client in zip(found, clients, strict=True):
+        topics = [each.topic for each in (*first[1:], *client.take())]
+        assert sorted(topics) == sorted(f"a/{number}" for number in range(1_500))

@@ -35,6 +35,7 @@ from shoal.mqtt.content import (
 )
 from shoal.mqtt.limits import Limits
 from shoal.mqtt.messages import Message
+from shoal.mqtt.sessions.delivering.delivery import MOST_AT_ONCE
 from shoal.mqtt.sessions.delivering.outgoing import Outgoing
 from shoal.mqtt.sessions.retained import RetainedStore
 from shoal.mqtt.sessions.session import CANNOT_WRITE, ClientSubscription, Session
@@ -45,6 +46,8 @@ _RETAIN_IF_NEW = 1
 # bytes of a message are read for attributes in the time of one.
 SLICE_TESTS = 2_000
 BYTES_PER_TEST = 256
+# What is retained for a subscription costs as much as so many messages to look for.
+LEAST_SENT = 10
 
 
 class Grant(NamedTuple):
@@ -155,6 +158,8 @@ class Subscribing:
         self._subscriptions = subscriptions
         self._retained = retained
         self._json = json
+        # How much more of what is retained may be sent at this time.
+        self._sent_us, self._to_send = -1, MOST_AT_ONCE
 
     def work_of(self, topic: str) -> tuple[int, int]:
         """How much work a publication to a topic is, and how many filters (see `Subscriptions`)."""
@@ -241,8 +246,11 @@ class Subscribing:
 
     def send_retained(self, subscription: ClientSubscription, now_us: int) -> None:
         """Send a new subscription the retained messages it matches [MQTT-3.3.1-9 and others]."""
-        session = subscription.session
-        session.feed(subscription.text, self._retained_for(subscription, now_us), now_us)
+        if now_us != self._sent_us:
+            self._sent_us, self._to_send = now_us, MOST_AT_ONCE
+        session, retained = subscription.session, self._retained_for(subscription, now_us)
+        sent = session.feed(subscription.text, retained, now_us, max(0, self._to_send))
+        self._to_send -= LEAST_SENT + sent
 
     def _retained_for(
         self, subscription: ClientSubscription, now_us: int

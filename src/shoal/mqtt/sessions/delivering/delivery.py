@@ -210,10 +210,19 @@ class Delivery:
             self._falls_behind(message, now_us)
         self._keep(Outgoing(message, qos, retain, identifiers))
 
-    def feed(self, name: str, messages: Iterator[Outgoing | None], now_us: int) -> None:
-        """Send these behind all else, as fast as the client takes them; ends an older feed."""
+    def feed(
+        self,
+        name: str,
+        messages: Iterator[Outgoing | None],
+        now_us: int,
+        most: int = MOST_AT_ONCE,
+    ) -> int:
+        """Send these behind all else, as fast as the client takes them; ends an older feed.
+
+        How many were sent now, as in `pump`.
+        """
         self._feeds = {**(self._feeds or {}), name: messages}
-        self.pump(now_us)
+        return self.pump(now_us, most)
 
     def attach(self, outlet: ClientOutlet, now_us: int) -> None:
         """The client is back: all that is in flight is sent again [MQTT-4.4.0-1]."""
