@@ -9,7 +9,10 @@ import pytest
 
 from shoal.mqtt.broker_clients import BrokerClients
 from shoal.mqtt.codec.properties import Properties
-from shoal.mqtt.federation.controls import decode_control
+from shoal.mqtt.federation.controls import (
+    decode_control,
+)
+from shoal.mqtt.federation.handing import MOST_AT_ONCE
 from tests.mqtt.network_house import Network
 
 NAMES = ("B1", "B2", "B3")
@@ -181,3 +184,89 @@ def test_an_asked_broker_that_died_is_not_waited_for(network: Network) -> None:
     network.is_slow = False
     network.after(60)
     assert retained(network, "B3") == {"a": b"x"}
+
+
+def said_in_turns(network: Network, name: str, kind: str) -> list[int]:
+    """How many controls of this kind a broker says in each turn from now on."""
+    site, counts = network[name], [0]
+    door = site.clients.door
+    assert door is not None
+
+    def send(to: str, body: bytes, now_us: int, send: Any = door.send) -> int:
+        counts[-1] += type(decode_control(body)).__name__ == kind
+        return int(send(to, body, now_us))
+
+    door.send = send  # type: ignore[method-assign]
+
+    def in_turns(does: Any) -> Any:
+        def turn(*about: Any) -> Any:
+            counts.append(0)
+            return does(*about)
+
+        return turn
+
+    for of in ("deliver", "advance"):
+        setattr(site.clients, of, in_turns(getattr(site.clients, of)))
+    return counts
+
+
+def test_much_that_is_retained_is_told_in_turns() -> None:
+    """200,000 messages were one turn of seconds."""
+    network = Network("B1", "B2")
+    network.after(20)
+    publisher = network["B1"].connect("p")
+    for number in range(3_000):
+        publisher.publish(f"a/{number}", b"x", retain=True)
+    counts = said_in_turns(network, "B1", "Kept")
+    restart(network, "B2")
+    while not any(counts):
+        network.after(0.000_001)
+    # What comes meanwhile, or goes, is known in the end as well.
+    publisher.publish("a/0", b"y", retain=True)
+    publisher.publish("a/2999", b"", retain=True)
+    publisher.publish("b", b"z", retain=True)
+    network.after(5)
+    assert max(counts) <= MOST_AT_ONCE
+    assert sum(counts) >= 2_999
+    assert len(retained(network, "B2")) == 3_000
+    assert retained(network, "B1") == retained(network, "B2")
+    assert digest(network, "B1") == digest(network, "B2")
+
+
+def test_who_asks_again_meanwhile_is_told_from_the_beginning() -> None:
+    network = Network("B1", "B2")
+    network.after(20)
+    publisher = network["B1"].connect("p")
+    for number in range(1_500):
+        publisher.publish(f"a/{number}", b"x", retain=True)
+    counts = said_in_turns(network, "B1", "Kept")
+    restart(network, "B2")
+    while not any(counts):
+        network.after(0.000_001)
+    restart(network, "B2")
+    network.after(5)
+    assert retained(network, "B1") == retained(network, "B2")
+    assert sum(counts) == MOST_AT_ONCE + 1_500
+
+
+def test_many_groups_are_told_in_turns() -> None:
+    network = Network("B1", "B2")
+    network.after(20)
+    client = network["B1"].connect("c")
+    for number in range(1_500):
+        client.subscribe(f"$share/g/{number}")
+    network.after(1)
+    counts = said_in_turns(network, "B1", "Members")
+    restart(network, "B2")
+    while not any(counts):
+        network.after(0.000_001)
+    client.unsubscribe("$share/g/1499")
+    client.subscribe("$share/g/1500")
+    network.after(5)
+    assert max(counts) <= MOST_AT_ONCE
+    federation = network["B2"].clients.federation
+    assert federation is not None
+    membership = federation.sharing.membership
+    assert len(membership) == 1_500
+    assert membership.of("$share/g/1500")
+    assert not membership.of("$share/g/1499")

@@ -11,7 +11,9 @@ import pytest
 from shoal.mqtt.broker_clients import BrokerClients
 from shoal.mqtt.codec.packets import Publish
 from shoal.mqtt.codec.properties import Properties
-from shoal.mqtt.federation.controls import Closed
+from shoal.mqtt.federation.controls import (
+    Closed,
+)
 from shoal.mqtt.federation.said import shared_of
 from shoal.mqtt.messages import Message
 from shoal.mqtt.restoring import restore
@@ -138,11 +140,11 @@ def test_a_broker_that_begins_anew_and_has_nobody_says_so_when_it_is_asked(
     sent = publish(network, range(20))
     assert sorted(here.take_payloads()) == sorted(sent)
     sharing = network["B1"].clients.federation.sharing
-    ((_, counts),) = sharing._counts.items()
+    ((_, counts),) = sharing.membership._counts.items()
     assert not counts["B3"].present
     here.disconnect()
     publish(network, range(1))
-    assert not sharing._counts
+    assert not sharing.membership._counts
 
 
 def one_that_is_dead(network: Network) -> tuple[Client, Any]:
@@ -224,7 +226,7 @@ def test_groups_that_nobody_is_in_are_forgotten(network: Network) -> None:
     network.after(0.01)
     network.after(30)
     for broker in BROKERS:
-        assert not network[broker].clients.federation.sharing._counts
+        assert not network[broker].clients.federation.sharing.membership._counts
         assert not list(network[broker].clients.door.asking)
 
 

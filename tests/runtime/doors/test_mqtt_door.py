@@ -422,6 +422,6 @@ async def test_what_is_due_at_once_is_not_put_off(monkeypatch: pytest.MonkeyPatc
         def members(broker: str) -> int:
             federation = network.doors[broker].clients.federation
             assert federation is not None
-            return len(federation.sharing._counts.get("$share/g/t", ()))
+            return len(federation.sharing.membership._counts.get("$share/g/t", ()))
 
         await until(lambda: members("B1") == members("B3") == 2)

@@ -41,7 +41,7 @@ def members(service: BrokerService) -> int:
     """Of the shared group, as far as the broker has heard."""
     federation = service.door.clients.federation
     assert federation is not None
-    return len(federation.sharing._counts.get("$share/g/work/+", ()))
+    return len(federation.sharing.membership._counts.get("$share/g/work/+", ()))
 
 
 @pytest.mark.parametrize("system", SYSTEMS)

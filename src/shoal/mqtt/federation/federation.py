@@ -100,9 +100,16 @@ class Federation:
         self.sharing = Sharing(
             broker_id, door, timers, subscriptions, deliver, told, is_held, now_us
         )
-        tellers = (self.roaming.tell_clients, self.sharing.tell)
         unheard = self.roaming.starting.unheard
-        self.joining = Joining(broker_id, door, retained, timers, tellers, unheard)
+        self.joining = Joining(
+            broker_id,
+            door,
+            retained,
+            timers,
+            self.roaming.tell_clients,
+            self.sharing.membership.tell,
+            unheard,
+        )
         self.joining.join(now_us)
         backlog = sessions.backlog
         self.crowding = Crowding(broker_id, door, timers, lambda: backlog.is_full)
@@ -128,7 +135,7 @@ class Federation:
 
     def when_known(self, answer: Callable[[int], None], now_us: int) -> None:
         """Answer when every broker knows what the door has asked for, and who is in which group."""
-        self.sharing.tell_changes(now_us)
+        self.sharing.membership.tell_changes(now_us)
         self.granting.owe(answer, now_us)
 
     def spread(self, connection: ClientConnection, now_us: int) -> None:

@@ -4,6 +4,8 @@ A client may be in tens of thousands of groups, and each gets a copy of a messag
 clients of this broker publish nothing more, so that what they publish comes in its order; all else
 goes on.  While the driver wants nothing taken from clients, as links are full of copies, it waits.
 
+So is what a broker is told that joins (see `joining`), which may be all of a million messages.
+
 >>> handing = Handing(Timers(), lambda: False)
 >>> handed = []
 >>> def hand(names):
@@ -37,8 +39,11 @@ HANDING_TIMER = "handing"
 class Handing:
     """Of one broker; while it `is_on` the timer is set, and `go_on` is called when it is due."""
 
-    def __init__(self, timers: Timers, is_held: Callable[[], bool]) -> None:
+    def __init__(
+        self, timers: Timers, is_held: Callable[[], bool], timer: str = HANDING_TIMER
+    ) -> None:
         self.now_us = 0
+        self._timer = (timer, ())
         self._timers = timers
         self._is_held = is_held
         self._steps: deque[Iterator[int]] = deque()
@@ -66,7 +71,7 @@ class Handing:
         """A turn."""
         self.now_us, self._left = now_us, MOST_AT_ONCE
         if self._is_held():
-            self._timers.set((HANDING_TIMER, ()), now_us + HELD_US)
+            self._timers.set(self._timer, now_us + HELD_US)
         else:
             self._take_steps()
 
@@ -84,7 +89,7 @@ class Handing:
             else:
                 self._steps.popleft()
         if self._steps:  # others have their turn before that
-            self._timers.set((HANDING_TIMER, ()), self.now_us + 1)
+            self._timers.set(self._timer, self.now_us + 1)
 
 
 def copy_work(size: int) -> int:

@@ -5,7 +5,8 @@ that it must hear (see `roaming.starting`) and who have not answered.  Everyone 
 digest of the retained messages, and with the clients that are there; to whoever answers it tells
 those that it has kept itself.  Whose digest differs from its own is asked to tell, one broker after
 the other, and each digest once: in a network that agrees, a single one.  Of two messages for one
-topic the later stays, removals too, so that all end with the same, whoever tells whom.
+topic the later stays, removals too, so that all end with the same, whoever tells whom.  What is
+much to tell is told in turns; what is published meanwhile comes as to everybody.
 
 When a link is back that was given up, the network was in two parts, and those beyond its ends have
 missed as much.  Each end says Rejoined, learns what the other part has, and says to all what was
@@ -26,7 +27,7 @@ that part has not told, too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from shoal.model import BrokerId
 from shoal.mqtt.door.network import EVERY_BROKER, Door
@@ -41,6 +42,7 @@ from shoal.mqtt.federation.controls import (
     Told,
     encode_control,
 )
+from shoal.mqtt.federation.handing import BYTES_PER_WORK, Handing
 from shoal.mqtt.federation.said import kept_of, message_of
 from shoal.mqtt.limits import MICROSECONDS
 from shoal.mqtt.messages import Message
@@ -58,13 +60,14 @@ TOLD_US = 30 * MICROSECONDS
 HELLO_TIMER = "hello"
 LINKED_TIMER = "linked"
 TOLD_TIMER = "told"
+JOINING_TIMER = "joining"
 
 
 class Joining:
     """What one broker tells and is told about retained messages.
 
-    `tellers` say to a broker what else it should know, such as which clients are here.  `unheard`
-    are those that this one, which has just started, must hear first.
+    `tell_clients` says to a broker which clients are here, `tell_groups` who is in which group.
+    `unheard` are those that this one, which has just started, must hear first.
     """
 
     def __init__(
@@ -73,14 +76,19 @@ class Joining:
         door: Door,
         retained: RetainedStore,
         timers: Timers,
-        tellers: Iterable[Callable[[str, int], None]],
+        tell_clients: Callable[[str, int], None],
+        tell_groups: Callable[[str, Handing], Iterator[int]],
         unheard: Callable[[int], Sequence[BrokerId]],
     ) -> None:
         self._broker_id = broker_id
         self._door = door
         self._retained = retained
         self._timers = timers
-        self._tellers = tuple(tellers)
+        self._tell_clients = tell_clients
+        self._tell_groups = tell_groups
+        # Who is being told, by the last question of each.
+        self._telling: dict[str, object] = {}
+        self._turns = Handing(timers, lambda: False, JOINING_TIMER)
         self._unheard = unheard
         self._hellos = 0
         self._asked_us = -HELLO_AGAIN_US
@@ -127,6 +135,9 @@ class Joining:
             self._asked = None
             self.join(now_us)
             return
+        if kind == JOINING_TIMER:
+            self._turns.go_on(now_us)
+            return
         if kind == LINKED_TIMER:
             if not self._has_rejoined:
                 self._say_hello(now_us)
@@ -135,7 +146,7 @@ class Joining:
         if self._has_rejoined:
             # All tables have been told behind the link, and nothing is lost.
             self._say(EVERY_BROKER, Rejoined(self._broker_id), now_us)
-            self._tell_clients(EVERY_BROKER, now_us)
+            self._tell(EVERY_BROKER, now_us)
             return
         self._say_hello(now_us)
         self._hellos += 1
@@ -153,23 +164,24 @@ class Joining:
         match control:
             case Hello(broker):
                 self._say(broker, self._here(), now_us)
-                self._tell_clients(broker, now_us)
+                self._tell(broker, now_us)
             case Rejoined(broker):
                 self._say(broker, self._here(), now_us)
-                self._tell_clients(EVERY_BROKER, now_us)
+                self._tell(EVERY_BROKER, now_us)
             case Here(broker, digest):
                 if not self._has_rejoined:
                     self._is_answered = True
                     if not self._unheard(now_us):
                         self._timers.cancel((HELLO_TIMER, ()))
-                    self._tell_clients(broker, now_us)
+                    self._tell(broker, now_us)
                 self._others[broker] = digest
                 self._ask_next(now_us)
             case Tell(broker):
-                for message in self._retained.history():
-                    self._say(broker, kept_of(message, now_us), now_us)
-                self._say(broker, Told(self._broker_id), now_us)
+                question = self._telling[broker] = object()
+                self._turns.take(self._tell_retained(broker, question), now_us)
             case Kept():
+                if self._asked is not None:  # who tells much takes its time
+                    self._timers.set((TOLD_TIMER, ()), now_us + TOLD_US)
                 kept = message_of(control, now_us)
                 if kept is not None:
                     is_told = self._has_rejoined and self._asked is not None
@@ -181,24 +193,38 @@ class Joining:
             case Told(broker) if broker == self._asked:
                 self._timers.cancel((TOLD_TIMER, ()))
                 self._asked = None
-                self._say_untold(now_us)
+                heard, self._heard = self._heard, {}
+                if self._is_alone:
+                    self._turns.take(self._say_untold(heard), now_us)
                 self._ask_next(now_us)
 
     def _here(self) -> Here:
         return Here(self._broker_id, self._retained.digest, FEATURES)
 
-    def _say_untold(self, now_us: int) -> None:
-        """What the other part has not told it does not have."""
-        heard, self._heard = self._heard, {}
-        if self._is_alone:
-            for message in list(self._retained.history()):
-                told = heard.get(message.topic)
-                if told is None or told.payload != message.payload:
-                    self._say(EVERY_BROKER, kept_of(message, now_us), now_us)
+    def _tell_retained(self, broker: str, question: object) -> Iterator[int]:
+        """All that is retained here, unless it asks again meanwhile: then from the beginning."""
+        for message in self._retained.history():
+            if self._telling.get(broker) is not question:
+                return
+            self._say(broker, kept_of(message, self._turns.now_us), self._turns.now_us)
+            yield 1 + message.size // BYTES_PER_WORK
+        if self._telling.get(broker) is not question:
+            return
+        del self._telling[broker]
+        self._say(broker, Told(self._broker_id), self._turns.now_us)
 
-    def _tell_clients(self, broker: str, now_us: int) -> None:
-        for tell in self._tellers:
-            tell(broker, now_us)
+    def _say_untold(self, heard: Mapping[str, Message]) -> Iterator[int]:
+        """What the other part has not told it does not have."""
+        for message in self._retained.history():
+            told = heard.get(message.topic)
+            if told is None or told.payload != message.payload:
+                self._say(EVERY_BROKER, kept_of(message, self._turns.now_us), self._turns.now_us)
+            yield 1 + message.size // BYTES_PER_WORK
+
+    def _tell(self, broker: str, now_us: int) -> None:
+        """Who is here."""
+        self._tell_clients(broker, now_us)
+        self._turns.take(self._tell_groups(broker, self._turns), now_us)
 
     def _ask_next(self, now_us: int) -> None:
         while self._asked is None and self._others:

@@ -30,14 +30,10 @@ Source: MQTT Version 5.0, section 4.8.2.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
-from typing import NamedTuple
 from zlib import crc32
 
-from shoal.matching import TopicError, TopicIndex
 from shoal.model import BrokerId
-from shoal.mqtt.content import attributes_of
-from shoal.mqtt.door.network import EVERY_BROKER, Door
+from shoal.mqtt.door.network import Door
 from shoal.mqtt.federation.controls import (
     Closed,
     GroupName,
@@ -47,6 +43,7 @@ from shoal.mqtt.federation.controls import (
     encode_control,
 )
 from shoal.mqtt.federation.handing import Handing, copy_work
+from shoal.mqtt.federation.membership import Membership
 from shoal.mqtt.federation.said import message_of, shared_of
 from shoal.mqtt.federation.taking import Key, Taking
 from shoal.mqtt.limits import MICROSECONDS
@@ -54,7 +51,6 @@ from shoal.mqtt.memory.journal import Journal
 from shoal.mqtt.memory.journal_records import AnswerPut, ClosedPut, GroupPut
 from shoal.mqtt.messages import Message
 from shoal.mqtt.sessions.session import ClientSubscription
-from shoal.mqtt.sessions.subscribed.rows import Where, content_of, where_of
 from shoal.mqtt.sessions.subscribed.subscriptions import Subscriptions
 from shoal.mqtt.timers import Timers
 
@@ -73,14 +69,6 @@ _CHECK, _TELL, _NOTE = 1, 0, 2
 _ALL = ""
 # A message's groups are said as one; of so many they are not said again for each answer.
 _SEVERAL = 20
-
-
-class Count(NamedTuple):
-    """Members at one broker, since this time: connected ones, and all."""
-
-    from_us: int
-    present: int
-    total: int
 
 
 class _Share:
@@ -123,13 +111,9 @@ class Sharing:
         self._timers = timers
         self._subscriptions = subscriptions
         self._deliver = deliver
-        self._told = told
         self._started_us = now_us
         self._now_us = now_us
-        # What each broker has told of each group, and what the group asks for.
-        self._counts: dict[GroupName, dict[BrokerId, Count]] = {}
-        self._groups = TopicIndex()
-        self._dirty: dict[GroupName, ClientSubscription] = {}
+        self.membership = Membership(broker_id, door, subscriptions, told, self._tell_soon)
         # In the order of their numbers.
         self._open: dict[tuple[Key, GroupName], _Share] = {}
         # Who was asked since all were told that nothing is open; and above what nothing was.
@@ -140,24 +124,20 @@ class Sharing:
         self.handing = Handing(timers, is_held)
         self.taking = Taking()
         self._is_checking = False
-        self.journal: Journal | None = None
-        subscriptions.at_change = self.changed
 
     # --- what happens here --------------------------------------------------------------------
 
     def begin_journal(self, journal: Journal) -> None:
         """From now on say what changes."""
-        self.journal = self.taking.journal = journal
+        self.membership.journal = self.taking.journal = journal
 
-    def changed(self, subscription: ClientSubscription) -> None:
-        """A member came, connected, left or is gone."""
-        self._dirty[subscription.group] = subscription
+    def _tell_soon(self) -> None:
         self._timers.set((SHARING_TIMER, _TELL), 0)
 
     def due(self, what: int, now_us: int) -> None:
         """One of this module's timers."""
         if what == _TELL:
-            self.tell_changes(now_us)
+            self.membership.tell_changes(now_us)
         elif what == _CHECK:
             self._check(now_us)
         else:
@@ -174,68 +154,14 @@ class Sharing:
         self.handing.finish(now_us)
         self._write_notes()
 
-    def tell_changes(self, now_us: int) -> None:
-        """Tell all what has changed."""
-        dirty, self._dirty = self._dirty, {}
-        for name, subscription in dirty.items():
-            count = self._count(name, now_us)
-            known = self._counts.get(name, {}).get(self._broker_id)
-            if (known[1:] if known else (0, 0)) == count[1:]:
-                continue
-            members = Members(self._broker_id, name, *count, where_of(subscription.content))
-            self._learn(members)
-            self._told(self._say(EVERY_BROKER, members, now_us))
-
-    def _count(self, name: GroupName, now_us: int) -> Count:
-        return Count(now_us, *self._subscriptions.members(name))
-
-    def _learn(self, members: Members) -> None:
-        """How many members a group has at a broker."""
-        name = members.group
-        counts = self._counts.get(name, {})
-        known = counts.get(members.broker)
-        if known is not None and known.from_us > members.from_us:
-            return
-        if not members.total:
-            self._lose(members.broker, name)
-            return
-        if name not in self._groups:
-            # What another version of this software wrote may mean nothing here.
-            with suppress(ValueError, TopicError):
-                topics = name.split("/", 2)[-1]
-                self._groups.add(name, topics, content_of(members.where))
-        if name in self._groups:
-            count = Count(members.from_us, members.present, members.total)
-            self._counts.setdefault(name, {})[members.broker] = count
-            if known is None or known[1:] != count[1:]:
-                self._remember(name, members.broker, count, members.where)
-
-    def _lose(self, broker: BrokerId, name: GroupName) -> None:
-        """A broker has no members of a group."""
-        counts = self._counts.get(name, {})
-        if counts.pop(broker, None) is not None:
-            self._remember(name, broker, Count(0, 0, 0), "")
-            if not counts:
-                del self._counts[name]
-                self._groups.remove(name)
-
-    def _remember(self, name: GroupName, broker: BrokerId, count: Count, where: Where) -> None:
-        if self.journal is not None and broker != self._broker_id:
-            self.journal.group(GroupPut(name, broker, count.present, count.total, where))
-
     def restore(self, put: GroupPut) -> None:
         """Who was in a group when the broker stopped."""
-        self._learn(Members(put.broker, put.group, 0, put.present, put.total, put.where))
+        self.membership.restore(put)
 
     def puts(self) -> Iterator[GroupPut | AnswerPut | ClosedPut]:
         """What is known of other brokers' members, and what they were answered."""
         # At once: there are few, and what changes later is said later.
-        yield from [
-            GroupPut(name, broker, count.present, count.total, where_of(self._groups[name].filter))
-            for name, counts in self._counts.items()
-            for broker, count in counts.items()
-            if broker != self._broker_id
-        ]
+        yield from self.membership.puts()
         yield from self.taking.puts()
 
     def _say(self, to: str, control: Members | Shared | Closed | Took, now_us: int) -> int:
@@ -245,9 +171,8 @@ class Sharing:
 
     def share(self, message: Message, now_us: int) -> None:
         """A message was published here: give it to a member of each group that wants it."""
-        if self._dirty:
-            self.tell_changes(now_us)
-        if not self._counts:
+        self.membership.tell_changes(now_us)
+        if not self.membership:
             return
         self._begin(message, _ALL)
         if self.handing.is_on:
@@ -264,7 +189,7 @@ class Sharing:
 
     def _names(self, message: Message) -> dict[GroupName, BrokerId]:
         """The groups that a message is for, nobody chosen."""
-        names = self._groups.match(message.topic, attributes_of(message))
+        names = self.membership.wanting(message)
         message.shares = dict.fromkeys(names, "") if names else None
         return dict.fromkeys(names, "")
 
@@ -292,7 +217,7 @@ class Sharing:
 
     def _choose(self, share: _Share, now_us: int) -> None:
         """Hand it to one whose turn it is, of those who have not had it."""
-        counts = self._counts.get(share.group, {})
+        counts = self.membership.of(share.group)
         for is_any in (False, True):
             weights = [
                 (broker, count.total if is_any else count.present)
@@ -428,7 +353,7 @@ class Sharing:
         if share.target is None:
             self._choose(share, now_us)
         elif now_us >= share.handed_us + TOOK_US:
-            self._lose(share.target, share.group)
+            self.membership.lose(share.target, share.group)
             self._choose(share, now_us)
         elif share.target == self._broker_id:
             self._take_here(share, now_us)
@@ -439,7 +364,7 @@ class Sharing:
         """Whether somebody else might take it."""
         return share.target is not None and any(
             broker != share.target and not share.tried & {(broker, False), (broker, True)}
-            for broker in self._counts.get(share.group, {})
+            for broker in self.membership.of(share.group)
         )
 
     # --- what other brokers say ---------------------------------------------------------------
@@ -448,7 +373,7 @@ class Sharing:
         self._now_us = now_us
         match control:
             case Members(broker) if broker != self._broker_id:
-                self._learn(control)
+                self.membership.learn(control)
             case Shared(name, broker, key=key, any=is_any):
                 self.taking.close(broker, control.open_from)
                 message = message_of(control, now_us)
@@ -470,11 +395,10 @@ class Sharing:
                             return
                     elif is_any == share.is_any:
                         # It was killed, and has not told that they are gone.
-                        count = self._counts.get(name, {}).get(broker)
                         if is_any:
-                            self._lose(broker, name)
-                        elif count is not None:
-                            self._counts[name][broker] = count._replace(present=0)
+                            self.membership.lose(broker, name)
+                        else:
+                            self.membership.lose_present(broker, name)
                         self._choose(share, now_us)
         self._write_notes()
 
@@ -494,14 +418,6 @@ class Sharing:
         if chosen is not None:
             self._deliver(message, chosen, now_us)
         return chosen is not None
-
-    def tell(self, broker: BrokerId, now_us: int) -> None:
-        """Tell a broker that has joined what is here."""
-        for name in self._counts:
-            count = self._count(name, now_us)
-            if count.total:
-                where = where_of(self._groups[name].filter)
-                self._say(broker, Members(self._broker_id, name, *count, where), now_us)
 
 
 def _key(message: Message) -> Key:

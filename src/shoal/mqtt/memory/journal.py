@@ -364,10 +364,9 @@ class Journal:
                 if said is None:
                     break
                 yield said
-        for message in tuple(retained.history()):
-            if retained.last(message.topic) is message:
-                self.retained(message)
-                yield _RECORD_BYTES + message.size
+        for message in retained.history():
+            self.retained(message)
+            yield _RECORD_BYTES + message.size
         for stream in tuple(self.heard):
             if stream in self.heard:
                 self._to_hear[stream] = None

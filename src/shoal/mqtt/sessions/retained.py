@@ -128,9 +128,15 @@ class RetainedStore:
                 yield message
 
     def history(self) -> Iterator[Message]:
-        """Every message and every removal that is remembered, to tell another broker."""
-        for messages in (self._messages, self._removals):
-            yield from (each for topic, each in messages.items() if not _is_own(topic))
+        """Every message and every removal that is remembered, to tell another broker.
+
+        May be read slowly: of a topic it is what was said last when it is read.
+        """
+        for topics in (self._messages, self._removals):
+            for topic in tuple(topics):
+                message = None if _is_own(topic) else self.last(topic)
+                if message is not None:
+                    yield message
 
     def _drop(self, topic: str) -> None:
         message = self._messages.pop(topic, None)

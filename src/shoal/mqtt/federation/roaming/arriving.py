@@ -25,7 +25,6 @@ from shoal.mqtt.federation.controls import (
 )
 from shoal.mqtt.federation.granting import Granting
 from shoal.mqtt.federation.roaming.moves import Latecomers, Loop, Move, SendItem, Waiting
-from shoal.mqtt.federation.said import message_of
 from shoal.mqtt.limits import MICROSECONDS
 from shoal.mqtt.memory.journal import Journal
 from shoal.mqtt.sessions.delivering.outgoing import Outgoing

@@ -14,8 +14,8 @@ from shoal.mqtt.federation.controls import (
     SessionPart,
     SessionState,
 )
-from shoal.mqtt.federation.said import message_of
 from shoal.mqtt.federation.roaming.filling import ITEMS_AT_ONCE, Filling
+from shoal.mqtt.federation.said import message_of
 from shoal.mqtt.messages import Message
 from shoal.mqtt.sessions.delivering.outgoing import ClientConnection, Outgoing
 from shoal.mqtt.sessions.session import ClientSubscription, Session
