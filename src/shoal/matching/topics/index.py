@@ -156,10 +156,15 @@ class TopicIndex:
         The nodes of the trie that are looked at and the subscriptions that get all of it; and the
         filters that are asked about its attributes.
         """
-        leaves, nodes = self._found(topic)
-        filters = sum(len(leaf.content or ()) for leaf in leaves)
-        members = sum(len(group.content or ()) for each in leaves for group in each.groups.values())
-        return nodes + sum(len(leaf.plain) for leaf in leaves), filters + members
+        leaves, places = self._found(topic)
+        filters = 0
+        for leaf in leaves:  # of which there may be tens of thousands
+            places += len(leaf.plain)
+            if leaf.content is not None:
+                filters += len(leaf.content)
+            if leaf.groups:
+                filters += sum(len(group.content or ()) for group in leaf.groups.values())
+        return places, filters
 
     def asks_for_content(self, topic: str) -> bool:
         """Whether an answer for this topic depends on attributes: else they need not be read."""
@@ -209,10 +214,15 @@ class TopicIndex:
             nodes = [] if first is None else [first]
             del levels[0]
         for level in levels:
-            found += [node.all_below for node in nodes if node.all_below is not None]
-            following = [node.children[level] for node in nodes if level in node.children]
-            following += [node.any_level for node in nodes if node.any_level is not None]
-            nodes = following
+            named, any_level = [], []
+            for node in nodes:
+                if node.all_below is not None:
+                    found.append(node.all_below)
+                if level in node.children:
+                    named.append(node.children[level])
+                if node.any_level is not None:
+                    any_level.append(node.any_level)
+            nodes = named + any_level
             seen += len(nodes)
         found += [node.all_below for node in nodes if node.all_below is not None]
         found += [node.here for node in nodes if node.here is not None]

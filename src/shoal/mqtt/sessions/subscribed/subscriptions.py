@@ -139,7 +139,7 @@ class Subscriptions:
             pass
         found = self._index.match_topic(topic)
         receivers = None
-        if found is not None and not any(isinstance(each, Group) for each in found):
+        if found is not None and Group not in set(map(type, found)):
             receivers = _one_each(found)
         if len(self._receivers) >= _REMEMBERED_TOPICS:
             self._receivers.clear()
@@ -259,11 +259,16 @@ def work_of_filters(filters: int, characters: int) -> int:
 
 def _one_each(found: Sequence[ClientSubscription]) -> tuple[ClientSubscription, ...] | None:
     """One subscription for each session; None where some of one are for its own messages."""
-    if len({each.session for each in found}) == len(found):
-        return tuple(found)
+    # One client may have tens of thousands that all match.
     by_session: dict[Session, list[ClientSubscription]] = {}
     for each in found:
-        by_session.setdefault(each.session, []).append(each)
+        own = by_session.get(each.session)
+        if own is None:
+            by_session[each.session] = [each]
+        else:
+            own.append(each)
+    if len(by_session) == len(found):
+        return tuple(found)
     if any(len({each.no_local for each in own}) > 1 for own in by_session.values()):
         return None
     return tuple(
@@ -278,10 +283,10 @@ def _together(session: Session, own: Sequence[ClientSubscription]) -> ClientSubs
         own[0].text,
         own[0].topic_filter,
         own[0].content,
-        qos=max(each.qos for each in own),
+        qos=max([each.qos for each in own]),
         no_local=own[0].no_local,
-        retain_as_published=any(each.retain_as_published for each in own),
-        identifiers=tuple(one for each in own for one in each.identifiers),
+        retain_as_published=True in {each.retain_as_published for each in own},
+        identifiers=tuple([one for each in own if each.identifiers for one in each.identifiers]),
     )
 
 
