@@ -228,7 +228,7 @@ class MqttDoor:
         self._waiting.see_to(connection)
         if self._writes_at_once:
             self._look_after()
-        else:
+        if not self._writes_at_once or self._waiting.holds:  # what is held has a turn of its own
             self.node.schedule_flush()
 
     def lost(self, connection: Connection) -> None:
@@ -289,6 +289,8 @@ class MqttDoor:
         for close in closing:
             close()
         self._look_after()
+        if not (self.clients.is_held or self.clients.spreading.is_on):
+            self._waiting.take_held()
 
     def _ask(self, requested: Requested) -> None:
         client, request, door = requested.client, requested.request, self.clients.door
@@ -384,8 +386,6 @@ class MqttDoor:
         behind = self.clients.patience.behind
         self._slow_readers.see(behind, self._sockets, self.node.clock.now_us())
         self._waiting.read_on()
-        if not (self.clients.is_held or self.clients.spreading.is_on):
-            self._waiting.take_held()
         deadline_us = self.clients.deadline_us
         if deadline_us is not None and (self._timer_us is None or deadline_us < self._timer_us):
             self._set_timer(deadline_us)

@@ -41,6 +41,11 @@ class Waiting:
         self._holding: dict[Connection, None] = {}
         self._admissions: set[asyncio.Task[None]] = set()
 
+    @property
+    def holds(self) -> bool:
+        """Whether some hold something."""
+        return bool(self._holding)
+
     def see_to(self, connection: Connection) -> None:
         """Bytes of a client were taken: whether it must wait now."""
         if connection.holds:
