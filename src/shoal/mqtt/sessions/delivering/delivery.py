@@ -23,7 +23,8 @@ from shoal.mqtt.codec.errors import protocol_error
 from shoal.mqtt.codec.reason_codes import FIRST_ERROR, ReasonCode
 from shoal.mqtt.limits import Limits
 from shoal.mqtt.messages import Message
-from shoal.mqtt.sessions.delivering.backlog import ENTRY_BYTES, Backlog, Share
+from shoal.mqtt.sessions.delivering.backlog import ENTRY_BYTES, Backlog
+from shoal.mqtt.sessions.delivering.counted import Counted
 from shoal.mqtt.sessions.delivering.outgoing import ClientOutlet, Outgoing
 from shoal.mqtt.sessions.delivering.patience import Patience
 
@@ -36,7 +37,7 @@ FEEDS_AT_ONCE = 10
 MOST_AT_ONCE = 1_000
 
 
-class Delivery:
+class Delivery(Counted):
     """What is on its way to the client `client_id`.  `outlet` is its connection's, if it is there.
 
     Whoever writes it down (see `Session`) is told of each that is sent, kept, or done.
@@ -50,40 +51,25 @@ class Delivery:
         "_patience",
         "_queued_bytes",
         "_resend",
-        "_share",
-        "_user",
         "_waiting",
         "_waiting_at_0",
-        "backlog",
         "client_id",
         "dropped",
         "is_moving",
-        "limits",
         "outlet",
-        "subscription_bytes",
         "took_us",
-        "will_bytes",
     )
 
     def __init__(
         self, client_id: str, limits: Limits, backlog: Backlog | None, patience: Patience | None
     ) -> None:
+        super().__init__(limits, backlog)
         self.client_id = client_id
-        self._user = ""
         self.outlet: ClientOutlet | None = None
-        self.limits = limits
         # Whether its client was sent to another broker and is on its way: QoS 0 waits for it, too.
         self.is_moving = False
         # What could not be kept.
         self.dropped = 0
-        # What is on its way in all sessions, counted.
-        self.backlog = backlog if backlog is not None else Backlog()
-        # What is on its way to this user, in all its sessions, counted.
-        self._share: Share | None = None
-        # What its subscriptions take in memory.
-        self.subscription_bytes = 0
-        # And what its will does.
-        self.will_bytes = 0
         # Who waits for it while it is behind, and when it last took something that waited.
         self._patience = patience
         self._is_behind = False
@@ -98,72 +84,6 @@ class Delivery:
         # Retained messages that are still to be sent, by the name of the subscription they are for.
         self._feeds: dict[str, Iterator[Outgoing | None]] | None = None
         self._queued_bytes = 0
-
-    # --- whose it is, and what is counted ------------------------------------------------------
-
-    @property
-    def user(self) -> str:
-        """Whose it is; nobody else may connect to it.  Empty for who has no name."""
-        return self._user
-
-    @user.setter
-    def user(self, user: str) -> None:
-        if user != self._user:
-            messages = [outgoing.message for outgoing in self.on_its_way()]
-            for message in messages:
-                self.count_out(message)
-            self._count_for_user(-1)
-            self._user, self._share = user, self.backlog.share(user)
-            self._count_for_user(1)
-            for message in messages:
-                self.count_in(message)
-
-    def _count_for_user(self, sign: int) -> None:
-        if self._share is not None:
-            self._share.sessions += sign
-            self._share.subscription_bytes += sign * self.subscription_bytes
-            self._share.will_bytes += sign * self.will_bytes
-
-    def is_over(self) -> None:
-        """It is none of its user's sessions any more."""
-        if self._share is not None:
-            self._share.sessions -= 1
-
-    def count_subscription(self, size: int) -> None:
-        """Its subscriptions take so much more, or less."""
-        self.subscription_bytes += size
-        if self._share is not None:
-            self._share.subscription_bytes += size
-
-    def count_will(self, size: int) -> None:
-        """Its will takes so much now."""
-        more, self.will_bytes = size - self.will_bytes, size
-        self.backlog.will_bytes += more
-        if self._share is not None:
-            self._share.will_bytes += more
-
-    @property
-    def user_subscription_bytes(self) -> int:
-        """What the subscriptions of its user take."""
-        return self.subscription_bytes if self._share is None else self._share.subscription_bytes
-
-    def count_in(self, message: Message) -> None:
-        """A message is on its way to the client from now on."""
-        self.backlog.enter(message)
-        if self._share is not None:
-            self._share.enter(message)
-
-    def count_out(self, message: Message) -> None:
-        """It is not any more."""
-        self.backlog.leave(message)
-        if self._share is not None:
-            self._share.leave(message)
-
-    @property
-    def _has_its_share(self) -> bool:
-        """Whether nothing more may wait for this user."""
-        share = self._share
-        return share is not None and share.bytes >= self.limits.maximum_user_queued_bytes
 
     # --- what is written down -----------------------------------------------------------------
 
