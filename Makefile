@@ -52,7 +52,7 @@ QUICK := tests/model tests/language tests/matching tests/broker tests/mqtt tests
 NOT_QUICK := --ignore-glob 'tests/*/test_hostile*.py' --ignore tests/overlays/octopia/test_deaths.py \
   $(addprefix --ignore tests/contract/,test_growth.py test_drivers.py test_all_systems.py)
 
-quick: install ## the core's tests, the simulator's and a live network, with fewer examples (under a minute)
+quick: install ## the core's tests, the simulator's and a live network, with fewer examples (two minutes)
 	SHOAL_EXAMPLES=0.2 $(BIN)/pytest -n 2 $(NOT_QUICK) $(QUICK)
 
 check: install ## style, types and layers only
