@@ -9,9 +9,7 @@ import pytest
 
 from shoal.mqtt.broker_clients import BrokerClients
 from shoal.mqtt.codec.properties import Properties
-from shoal.mqtt.federation.controls import (
-    decode_control,
-)
+from shoal.mqtt.federation.controls import decode_control
 from shoal.mqtt.federation.handing import MOST_AT_ONCE
 from tests.mqtt.network_house import Network
 
@@ -210,6 +208,15 @@ def said_in_turns(network: Network, name: str, kind: str) -> list[int]:
     return counts
 
 
+def begins_to_be_told(network: Network, kind: str) -> list[int]:
+    """B2 starts again, and B1 has begun to tell it; as `said_in_turns`."""
+    counts = said_in_turns(network, "B1", kind)
+    restart(network, "B2")
+    while not any(counts):
+        network.after(0.000_001)
+    return counts
+
+
 def test_much_that_is_retained_is_told_in_turns() -> None:
     """200,000 messages were one turn of seconds."""
     network = Network("B1", "B2")
@@ -217,10 +224,7 @@ def test_much_that_is_retained_is_told_in_turns() -> None:
     publisher = network["B1"].connect("p")
     for number in range(3_000):
         publisher.publish(f"a/{number}", b"x", retain=True)
-    counts = said_in_turns(network, "B1", "Kept")
-    restart(network, "B2")
-    while not any(counts):
-        network.after(0.000_001)
+    counts = begins_to_be_told(network, "Kept")
     # What comes meanwhile, or goes, is known in the end as well.
     publisher.publish("a/0", b"y", retain=True)
     publisher.publish("a/2999", b"", retain=True)
@@ -239,10 +243,7 @@ def test_who_asks_again_meanwhile_is_told_from_the_beginning() -> None:
     publisher = network["B1"].connect("p")
     for number in range(1_500):
         publisher.publish(f"a/{number}", b"x", retain=True)
-    counts = said_in_turns(network, "B1", "Kept")
-    restart(network, "B2")
-    while not any(counts):
-        network.after(0.000_001)
+    counts = begins_to_be_told(network, "Kept")
     restart(network, "B2")
     network.after(5)
     assert retained(network, "B1") == retained(network, "B2")
@@ -256,10 +257,7 @@ def test_many_groups_are_told_in_turns() -> None:
     for number in range(1_500):
         client.subscribe(f"$share/g/{number}")
     network.after(1)
-    counts = said_in_turns(network, "B1", "Members")
-    restart(network, "B2")
-    while not any(counts):
-        network.after(0.000_001)
+    counts = begins_to_be_told(network, "Members")
     client.unsubscribe("$share/g/1499")
     client.subscribe("$share/g/1500")
     network.after(5)

@@ -123,14 +123,20 @@ def test_it_has_its_answers_before_it_is_sent(network: Network) -> None:
     assert moving(network, "B1").counts == {"moved": 1}
 
 
-def test_who_is_just_coming_is_sent_on_once_it_is_there(network: Network) -> None:
-    client = network["B1"].connect("c", **follower())
-    client.subscribe("a", qos=1)
+def comes(network: Network, client: Client) -> Client:
+    """It was told to go to B3, and has connected there; its session is on its way."""
     assert move(network, "c", "B1", "B3") == []
     client.lose()
     network.is_slow = True
     coming = network["B3"].open()
     coming.send(Connect("c", **follower()))
+    return coming
+
+
+def test_who_is_just_coming_is_sent_on_once_it_is_there(network: Network) -> None:
+    client = network["B1"].connect("c", **follower())
+    client.subscribe("a", qos=1)
+    coming = comes(network, client)
     said = move(network, "c", "B3", "B2")
     assert said == []
     network.is_slow = False
@@ -143,12 +149,7 @@ def test_who_is_just_coming_is_sent_on_once_it_is_there(network: Network) -> Non
 
 
 def test_who_was_coming_and_is_not_let_in_is_not_sent_on(network: Network) -> None:
-    client = network["B1"].connect("c", **follower())
-    assert move(network, "c", "B1", "B3") == []
-    client.lose()
-    network.is_slow = True
-    coming = network["B3"].open()
-    coming.send(Connect("c", **follower()))
+    coming = comes(network, network["B1"].connect("c", **follower()))
     said = move(network, "c", "B3", "B2")
     coming.lose()
     network.after(5)

@@ -239,11 +239,9 @@ def _nothing_asks(subscriptions: int) -> str:
     """
     if subscriptions > 1:
         return f"none of its {subscriptions} subscriptions lets it through"
-    return (
-        "its only subscription does not let it through"
-        if subscriptions
-        else ("it has no subscription")
-    )
+    if subscriptions:
+        return "its only subscription does not let it through"
+    return "it has no subscription"
 
 
 def _refusal(publisher: str, said: Mapping[str, Any] | None) -> str:

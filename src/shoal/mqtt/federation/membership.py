@@ -14,11 +14,7 @@ from shoal.matching import TopicError, TopicIndex
 from shoal.model import BrokerId
 from shoal.mqtt.content import attributes_of
 from shoal.mqtt.door.network import EVERY_BROKER, Door
-from shoal.mqtt.federation.controls import (
-    GroupName,
-    Members,
-    encode_control,
-)
+from shoal.mqtt.federation.controls import GroupName, Members, encode_control
 from shoal.mqtt.federation.handing import Handing
 from shoal.mqtt.memory.journal import Journal
 from shoal.mqtt.memory.journal_records import GroupPut

@@ -25,7 +25,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 
 from shoal.model import BrokerId
 from shoal.mqtt.access import Admission
@@ -108,8 +107,8 @@ class Moving:
         self._evacuating = evacuating
         self._full = full
         self._orders: dict[str, _Order] = {}
-        # Clients whose sessions are still coming here, and what is to be done once they are.
-        self._coming: list[tuple[str, Callable[..., None]]] = []
+        # Orders for clients whose sessions are still coming here: given again until they are.
+        self._coming: list[Callable[[int], None]] = []
         # Who may come here, until when, and when each was moved.
         self._promised: dict[str, tuple[int, tuple[int, ...]]] = {}
         self._takers: Callable[[], Sequence[BrokerId]] = tuple
@@ -137,8 +136,7 @@ class Moving:
         times at most, wherever it was then.  One that is just coming here goes once it is here.
         """
         if self._roaming.fetching.journey(client_id) is not None:
-            again = partial(self.move, client_id, broker, done=done, reason=reason)
-            self._coming.append((client_id, again))
+            self._coming.append(lambda at_us: self.move(client_id, broker, at_us, done, reason))
             self._look_soon(now_us)
             return
         problem = self._why_not(client_id, broker, now_us)
@@ -193,11 +191,8 @@ class Moving:
     def due(self, now_us: int) -> None:
         """Time to look."""
         coming, self._coming = self._coming, []
-        for client_id, go_on in coming:
-            if self._roaming.fetching.journey(client_id) is None:
-                go_on(now_us=now_us)
-            else:
-                self._coming.append((client_id, go_on))
+        for move_again in coming:
+            move_again(now_us)
         for order in list(self._orders.values()):
             self._look_at(order, now_us)
         if self.is_draining:

@@ -25,7 +25,7 @@ from shoal.mqtt.federation.controls import (
 from shoal.mqtt.federation.roaming.filling import Filling
 from shoal.mqtt.federation.roaming.homes import Home
 from shoal.mqtt.federation.roaming.moves import Waiting
-from shoal.mqtt.limits import MICROSECONDS
+from shoal.mqtt.limits import MICROSECONDS, Limits
 from shoal.mqtt.memory.journal import Journal
 from shoal.mqtt.sessions.delivering.outgoing import ClientConnection
 from shoal.mqtt.sessions.sessions import ELSEWHERE, Sessions
@@ -84,12 +84,11 @@ class Fetching:
         now_us: int,
     ) -> None:
         """A client's session is on another broker, which has just been asked."""
-        wait_us = WAIT_US
+        until_us = now_us + WAIT_US
         if self.journal is not None:
-            # The client hears why before it is let go for taking too long.
-            timeout_us = self._sessions.limits.connect_timeout_s * MICROSECONDS
-            wait_us = min(REMEMBERED_WAIT_US, timeout_us - ASK_AGAIN_US)
-        waiting = Waiting(connection, admission, home.broker, now_us, now_us + wait_us)
+            latest_us = latest_word_us(self._sessions.limits, now_us)
+            until_us = min(now_us + REMEMBERED_WAIT_US, latest_us)
+        waiting = Waiting(connection, admission, home.broker, now_us, until_us)
         self.waiting[journey[0]] = (journey, waiting)
         self._timers.set((WAITING_TIMER, journey), now_us + ASK_AGAIN_US)
 
@@ -105,7 +104,7 @@ class Fetching:
         if connect.clean_start or waiting.admission.user != admission.user:
             self.turn_away(client_id, now_us)
             return False
-        _turn_away(waiting, now_us)
+        close_for_another(waiting.connection, now_us)
         waiting.connection, waiting.admission = connection, admission
         return True
 
@@ -113,7 +112,7 @@ class Fetching:
         """A client that may wait here does so no more: it has connected again."""
         current = self.waiting.get(client_id)
         if current is not None:
-            _turn_away(current[1], now_us)
+            close_for_another(current[1].connection, now_us)
             self._forget(client_id)
 
     def disconnect(self, journey: Journey, code: ReasonCode, reason: str, now_us: int) -> None:
@@ -222,6 +221,11 @@ class Fetching:
         return waiting
 
 
-def _turn_away(waiting: Waiting, now_us: int) -> None:
+def latest_word_us(limits: Limits, now_us: int) -> int:
+    """When a client that waits must hear why, before it is let go for taking too long."""
+    return now_us + limits.connect_timeout_s * MICROSECONDS - ASK_AGAIN_US
+
+
+def close_for_another(connection: ClientConnection, now_us: int) -> None:
     """A connection that waits is closed: its client has connected again."""
-    waiting.connection.disconnect(ReasonCode.SERVER_BUSY, ELSEWHERE, now_us)
+    connection.disconnect(ReasonCode.SERVER_BUSY, ELSEWHERE, now_us)

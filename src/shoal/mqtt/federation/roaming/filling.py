@@ -12,9 +12,7 @@ from collections.abc import Iterable
 
 from shoal.mqtt.access import Permissions
 from shoal.mqtt.content import FILTER_WORK, work_on
-from shoal.mqtt.federation.controls import (
-    Item,
-)
+from shoal.mqtt.federation.controls import Item
 from shoal.mqtt.federation.said import message_of
 from shoal.mqtt.sessions.delivering.outgoing import Outgoing
 from shoal.mqtt.sessions.session import ClientSubscription

@@ -28,10 +28,10 @@ from shoal.mqtt.codec.packets import Connect
 from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.door.network import EVERY_BROKER
 from shoal.mqtt.federation.controls import LISTS, Control, Here, Several, Sought
-from shoal.mqtt.federation.roaming.fetching import ASK_AGAIN_US
+from shoal.mqtt.federation.roaming.fetching import close_for_another, latest_word_us
 from shoal.mqtt.limits import MICROSECONDS
 from shoal.mqtt.sessions.delivering.outgoing import ClientConnection
-from shoal.mqtt.sessions.sessions import ELSEWHERE, Sessions
+from shoal.mqtt.sessions.sessions import Sessions
 from shoal.mqtt.timers import Timers
 
 # Who has not said by then who is there is taken to be down.  Less than a client may wait for its
@@ -100,9 +100,7 @@ class Starting:
         is_known = not client_id or connect.clean_start or client_id in self._sessions
         if is_known or not self.unheard(now_us):
             return False
-        # The client hears why before it is let go for taking too long.
-        timeout_us = self._sessions.limits.connect_timeout_s * MICROSECONDS
-        until_us = min(self._until_us, now_us + timeout_us - ASK_AGAIN_US)
+        until_us = min(self._until_us, latest_word_us(self._sessions.limits, now_us))
         self._waiting[client_id] = _Unknown(connection, connect, admission, now_us, until_us)
         if not self._unsought:
             self._timers.set((SOUGHT_TIMER, ()), now_us + SOUGHT_US)
@@ -130,7 +128,7 @@ class Starting:
         if waiting is not None and (entered_us is None or entered_us > waiting.since_us):
             del self._waiting[client_id]
             self._ready.pop(client_id, None)
-            waiting.connection.disconnect(ReasonCode.SERVER_BUSY, ELSEWHERE, now_us)
+            close_for_another(waiting.connection, now_us)
 
     def met(self, control: Here, now_us: int) -> None:
         """A broker is there; one of an earlier version does not say when it has said all."""
