@@ -12,11 +12,11 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cache, partial
 from importlib import metadata
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -28,7 +28,7 @@ from shoal.model import BrokerId
 from shoal.mqtt.federation.moving import DRAINED
 from shoal.mqtt.reception import QUEUES_ARE_FULL
 from shoal.overlays.registry import SYSTEMS
-from shoal.runtime.addresses import Address, is_somewhere
+from shoal.runtime.addresses import Address
 from shoal.runtime.doors.entry.access import NetworkAccess
 from shoal.runtime.doors.mqtt_door import MqttDoor
 from shoal.runtime.doors.publishers import LivePublishers
@@ -44,20 +44,15 @@ from shoal.runtime.links.peer_links import PeerLinks
 from shoal.runtime.links.peer_settings import PeerSettings
 from shoal.runtime.links.probing import Probes
 from shoal.runtime.network_file import Network
-from shoal.runtime.network_sections import TraceSection
 from shoal.runtime.node import Node
 from shoal.runtime.operations.admin import AdminServer
 from shoal.runtime.operations.admin_access import AdminAccess
 from shoal.runtime.operator import Operator
+from shoal.runtime.parts import journal_files, places, servers, spools, trace_writer
 from shoal.runtime.questions import Questions
 from shoal.runtime.storage.clock_file import ClockFile
-from shoal.runtime.storage.journal_files import JournalFiles
 from shoal.runtime.storage.overlay_file import Overlay
-from shoal.runtime.storage.spool_files import Spools, SpoolSettings, check_formats, waits_for
 from shoal.runtime.tls.certificates import Certificates
-
-if TYPE_CHECKING:
-    from shoal.runtime.operations.trace_writer import TraceWriter
 
 # How long a broker that stops waits for its neighbours to take what it has for them.
 DRAIN_S = 5.0
@@ -80,10 +75,10 @@ class BrokerService:
         self.listening: dict[str, Address] = {}
         self._started_s = time.monotonic()
         system = SYSTEMS[network.system]
-        files = _journal_files(network, name)
+        files = journal_files(network, name)
         self._clock_file = None if files is None else ClockFile(files.folder)
         clock = Clock() if self._clock_file is None else self._clock_file.clock
-        self.trace = _trace_writer(network.trace, name, clock.now_us())
+        self.trace = trace_writer(network.trace, name, clock.now_us())
         overlay = self._overlay = Overlay(files.folder if files is not None else None)
         # Whether it comes to the network for the first time.
         self._is_new = join is not None and join_once(
@@ -97,7 +92,7 @@ class BrokerService:
         self.node.asides.at_remember = overlay.remember
         codec = Codec(COMMON + CONTROLS + system.messages)
         self._certificates = Certificates(network, name)
-        self.directory = Directory(name, _places(network, name, clock.now_us()), overlay)
+        self.directory = Directory(name, places(network, name, clock.now_us()), overlay)
         # A broker without a network is all there is: the machine has nothing to add.
         networked = self._is_networked = bool(
             len(network.brokers) > 1 or network.grows or self.trace is not None or overlay.links
@@ -115,12 +110,12 @@ class BrokerService:
             no_joiners=network.no_joiners or ("" if networked else _alone(name)),
         )
         probes = Probes(name, settings, clock)
-        self.spools = _spools(network, name, files, self.node)
+        self.spools = spools(network, name, files, self.node)
         self.links = PeerLinks(self.node, codec, settings, self.spools, overlay, self.directory)
         self._costs = LinkCosts(self.node, network.costs, self.links, self.directory, probes)
         self._access = NetworkAccess(network.access)
         self._servers = {
-            where.name: found for where in self.directory.places if (found := _servers(where))
+            where.name: found for where in self.directory.places if (found := servers(where))
         }
         self.directory.at_change.append(self._is_elsewhere)
         self.couriers = Couriers(self.node, settings)
@@ -260,7 +255,7 @@ class BrokerService:
 
     def _is_elsewhere(self, where: Whereabouts) -> None:
         """A broker has joined, moved or left."""
-        found = _servers(where)
+        found = servers(where)
         if found:
             self._servers[where.name] = found
         else:
@@ -402,55 +397,3 @@ def _nobody_is_told() -> None:
 
 def _alone(name: BrokerId) -> str:
     return f"{name} is alone in its network file; set grows = true there and start {name} again"
-
-
-def _servers(where: Whereabouts) -> dict[str, str]:
-    """Where clients that follow can be sent: listeners whose addresses say where they are."""
-    if where.has_left:
-        return {}
-    # Another version may write what this one cannot read.
-    return {kind: text for kind, text in where.doors.items() if is_somewhere(text)}
-
-
-def _places(network: Network, name: BrokerId, now_us: int) -> Iterator[Whereabouts]:
-    """Where brokers are by the network file; its own broker says so now."""
-    for broker in network.brokers:
-        at_us = now_us if broker.name == name else 0
-        listeners: dict[str, Any] = {key: broker.reached_at(key) for key in broker.listeners()}
-        yield Whereabouts(broker.name, at_us, **listeners)
-
-
-def _journal_files(network: Network, name: BrokerId) -> JournalFiles | None:
-    """What a broker with clients remembers; each has a folder of its own in the network's."""
-    folder = network.storage.folder_of(name)
-    return None if folder is None else JournalFiles(folder, network.name, name)
-
-
-def _spools(
-    network: Network, name: BrokerId, files: JournalFiles | None, node: Node
-) -> Spools | None:
-    """What keeps what waits for neighbours that are away; the folder is this process's by now."""
-    if files is None:
-        return None
-    check_formats(files.folder)
-    if network.acknowledge != "stored":
-        if not waits_for(files.folder):
-            return None
-        _log.warning("storage.acknowledge: stored until what was is sent", extra={"broker": name})
-    storage = network.storage
-    settings = SpoolSettings(
-        folder=files.folder,
-        sync=storage.sync,
-        maximum_bytes=storage.maximum_absent_bytes,
-        keep_us=storage.absent_s * 1_000_000,
-    )
-    return Spools(node, settings, SYSTEMS[network.system].stand_in)
-
-
-def _trace_writer(section: TraceSection, name: BrokerId, now_us: int) -> TraceWriter | None:
-    """What writes the trace; a broker that writes none needs no Parquet."""
-    if not section.folder:
-        return None
-    from shoal.runtime.operations.trace_writer import TraceWriter
-
-    return TraceWriter(section, name, now_us)

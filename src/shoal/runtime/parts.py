@@ -1,0 +1,74 @@
+"""Parts of a broker of a network file that it has only where the file asks for them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from shoal.broker.links.controls import Whereabouts
+from shoal.model import BrokerId
+from shoal.overlays.registry import SYSTEMS
+from shoal.runtime.addresses import is_somewhere
+from shoal.runtime.network_file import Network
+from shoal.runtime.network_sections import TraceSection
+from shoal.runtime.node import Node
+from shoal.runtime.storage.journal_files import JournalFiles
+from shoal.runtime.storage.spool_files import Spools, SpoolSettings, check_formats, waits_for
+
+if TYPE_CHECKING:
+    from shoal.runtime.operations.trace_writer import TraceWriter
+
+_log = logging.getLogger(__name__)
+
+
+def servers(where: Whereabouts) -> dict[str, str]:
+    """Where clients that follow can be sent: listeners whose addresses say where they are."""
+    if where.has_left:
+        return {}
+    # Another version may write what this one cannot read.
+    return {kind: text for kind, text in where.doors.items() if is_somewhere(text)}
+
+
+def places(network: Network, name: BrokerId, now_us: int) -> Iterator[Whereabouts]:
+    """Where brokers are by the network file; its own broker says so now."""
+    for broker in network.brokers:
+        at_us = now_us if broker.name == name else 0
+        listeners: dict[str, Any] = {key: broker.reached_at(key) for key in broker.listeners()}
+        yield Whereabouts(broker.name, at_us, **listeners)
+
+
+def journal_files(network: Network, name: BrokerId) -> JournalFiles | None:
+    """What a broker with clients remembers; each has a folder of its own in the network's."""
+    folder = network.storage.folder_of(name)
+    return None if folder is None else JournalFiles(folder, network.name, name)
+
+
+def spools(
+    network: Network, name: BrokerId, files: JournalFiles | None, node: Node
+) -> Spools | None:
+    """What keeps what waits for neighbours that are away; the folder is this process's by now."""
+    if files is None:
+        return None
+    check_formats(files.folder)
+    if network.acknowledge != "stored":
+        if not waits_for(files.folder):
+            return None
+        _log.warning("storage.acknowledge: stored until what was is sent", extra={"broker": name})
+    storage = network.storage
+    settings = SpoolSettings(
+        folder=files.folder,
+        sync=storage.sync,
+        maximum_bytes=storage.maximum_absent_bytes,
+        keep_us=storage.absent_s * 1_000_000,
+    )
+    return Spools(node, settings, SYSTEMS[network.system].stand_in)
+
+
+def trace_writer(section: TraceSection, name: BrokerId, now_us: int) -> TraceWriter | None:
+    """What writes the trace; a broker that writes none needs no Parquet."""
+    if not section.folder:
+        return None
+    from shoal.runtime.operations.trace_writer import TraceWriter
+
+    return TraceWriter(section, name, now_us)
