@@ -118,7 +118,10 @@ class LinkLoad(msgspec.Struct, frozen=True):
 
 
 class Loads(msgspec.Struct, frozen=True):
-    """For who asked to `WatchLoads`: each link's load in the window that has just ended."""
+    """For who asked to `WatchLoads`: each link's load in the window that has just ended.
+
+    A window in which nothing passed may be left out where all is as at the end of the one before.
+    """
 
     links: Mapping[BrokerId, LinkLoad]
 

@@ -1,6 +1,7 @@
 """What a live machine asks to see of its surroundings: delays, its links' loads, costs.
 
-Delays come about every second, loads for each window, costs at once and when they change.
+Delays come about every second, loads for each window that differs from the quiet one before it,
+costs at once and when they change.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ class Watching:
         self._window_s = 0.0
         self._windows: asyncio.TimerHandle | None = None
         self._before: Queues = {}
+        self._loads = Loads({})
         # Told that the machine asks for costs.
         self.at_costs: Callable[[], None] = _nobody_knows
         self._watches_costs = False
@@ -106,7 +108,9 @@ class Watching:
         self._windows = self._later(self._window_s, self._report_loads)
         before, self._before = self._before, self._queues()
         found = {name: _load(before.get(name), now) for name, now in self._before.items()}
-        self._bring(Loads(found))
+        told, self._loads = self._loads, Loads(found)
+        if self._loads != told or any(load.entered or load.left for load in found.values()):
+            self._bring(self._loads)
 
     def _queues(self) -> Queues:
         return {} if self.links is None else self.links.queues()
