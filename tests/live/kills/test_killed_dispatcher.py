@@ -29,7 +29,7 @@ def place(network: Processes, broker: str) -> tuple[str, int]:
     return address.host, address.port
 
 
-@pytest.mark.parametrize("comes_back", [False, True])
+@pytest.mark.parametrize("comes_back", [pytest.param(False, marks=pytest.mark.soak), True])
 def test_nothing_acknowledged_is_lost(network: Processes, comes_back: bool) -> None:
     """Publishers at the one that dies, at QoS 1 and 2, a subscriber at the other."""
 

@@ -24,8 +24,8 @@ from tests.seeds.custody.random_custody import RandomCustody
 # 31: an answer of somebody who was told no more came late; 40: sweeps waited for each other.
 QUICK = {
     "dynatops": (5,),
-    "octopia": (7, 31, 66, 300),
-    "tid": (5, 30, 200),
+    "octopia": (7, 300),
+    "tid": (30,),
 }
 OF_OTHERS = (0,)
 SOAK = range(1_000)
@@ -33,8 +33,8 @@ SYSTEMS = pytest.mark.parametrize("system", PLAYED)
 
 
 # Of OctopiA, where publications are spread over trees; where bits come with filters.
-SPREAD = (0, 2)
-SHARP = (0, 3, 11)
+SPREAD = (2,)
+SHARP = (3,)
 
 
 def _play(system: str, seeds: Iterable[int], **options: Any) -> None:
@@ -59,7 +59,9 @@ def test_what_is_settled_has_arrived_where_bits_are_sharp() -> None:
     _play("octopia", SHARP, sharp_bits=2)
 
 
-@pytest.mark.parametrize(("sharp_bits", "seed"), [(0, 1), (2, 4)])
+@pytest.mark.parametrize(
+    ("sharp_bits", "seed"), [pytest.param(0, 1, marks=pytest.mark.soak), (2, 4)]
+)
 def test_what_is_settled_has_arrived_beside_earlier_versions(sharp_bits: int, seed: int) -> None:
     _play("octopia", (seed,), sharp_bits=sharp_bits, mixed=True)
 

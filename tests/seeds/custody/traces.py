@@ -33,7 +33,7 @@ def trace(system: str, seed: int = 0) -> str:
         return handle(self, input, now_us)
 
     with patch.object(Broker, "handle", told):
-        network = RandomCustody(seed, system, faults=2)
+        network = RandomCustody(seed, system, faults=1)
         problems = network.run()
     assert network.settled > 0
     return f"{digest.hexdigest()} {network.settled} {problems}"
