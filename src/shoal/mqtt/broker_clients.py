@@ -284,7 +284,7 @@ class BrokerClients:
         session, present = self.sessions.enter(
             guest.connect, guest.client_id, terms.session_expiry_s, now_us
         )
-        session.user = guest.user
+        session.give_to(guest.user)
         if self.door is not None:
             self.door.advertise(guest.client_id, guest.promises)
         if self.federation is not None:

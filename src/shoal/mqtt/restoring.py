@@ -246,7 +246,8 @@ class _Restoring:
         session.expiry_interval_s = put.expiry_interval_s
         session.entered_us, session.left_us = put.entered_us, put.left_us
         session.will, session.arriving_us = put.will, put.arriving_us
-        session.going, session.user, session.began_us = put.going, put.user, put.began_us
+        session.give_to(put.user)
+        session.going, session.began_us = put.going, put.began_us
         session.farewells, session.waits_to_publish = put.farewells, put.waits_to_publish
         if put.had or put.gaps:
             session.had = Had(put.had, put.gaps)

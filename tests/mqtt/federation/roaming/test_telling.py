@@ -203,7 +203,7 @@ def test_another_users_client_does_not_make_registrars_forget(network: Network) 
     name = client_with("B4", "B5")
     first = network["B1"].connect(name)
     session = network["B1"].clients.sessions[name]
-    session.user = "ann"
+    session.give_to("ann")
     site = network["B1"]
     roaming(network, "B1").tell_clients("B4", site.now_us)
     roaming(network, "B1").tell_clients("B5", site.now_us)

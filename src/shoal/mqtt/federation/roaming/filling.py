@@ -38,7 +38,7 @@ class Filling:
         rows: Iterable[SubscriptionState],
     ) -> None:
         self.session = sessions.make(client_id)
-        self.session.user = user
+        self.session.give_to(user)
         self.session.diversion = Nobody()
         self.shared: list[ClientSubscription] = []
         # What is on its way to the client, as it was where that was.

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from shoal.mqtt.limits import Limits
 from shoal.mqtt.messages import Message
 from shoal.mqtt.sessions.delivering.backlog import Backlog, Share
-from shoal.mqtt.sessions.delivering.outgoing import Outgoing
 
 
 class Counted:
@@ -27,26 +24,20 @@ class Counted:
         # And what its will does.
         self.will_bytes = 0
 
-    def on_its_way(self) -> Iterator[Outgoing]:
-        """All that is in flight or waits, in its order."""
-        raise NotImplementedError
-
     @property
     def user(self) -> str:
         """Whose it is; nobody else may connect to it.  Empty for who has no name."""
         return self._user
 
-    @user.setter
-    def user(self, user: str) -> None:
-        if user != self._user:
-            messages = [outgoing.message for outgoing in self.on_its_way()]
-            for message in messages:
-                self.count_out(message)
-            self._count_for_user(-1)
-            self._user, self._share = user, self.backlog.share(user)
-            self._count_for_user(1)
-            for message in messages:
-                self.count_in(message)
+    def _count_for(self, user: str, on_their_way: list[Message]) -> None:
+        """It is this user's from now on, and so are the messages on their way in it."""
+        for message in on_their_way:
+            self.count_out(message)
+        self._count_for_user(-1)
+        self._user, self._share = user, self.backlog.share(user)
+        self._count_for_user(1)
+        for message in on_their_way:
+            self.count_in(message)
 
     def _count_for_user(self, sign: int) -> None:
         if self._share is not None:

@@ -261,6 +261,11 @@ class Delivery(Counted):
 
     # --- what it comes to ---------------------------------------------------------------------
 
+    def give_to(self, user: str) -> None:
+        """It is this user's from now on."""
+        if user != self.user:
+            self._count_for(user, [outgoing.message for outgoing in self.on_its_way()])
+
     def on_its_way(self) -> Iterator[Outgoing]:
         """All that is in flight or waits, in its order."""
         yield from self._inflight.values()
