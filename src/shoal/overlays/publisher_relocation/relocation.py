@@ -6,7 +6,7 @@ Who routes over the same tree in another way, too, takes the same parts.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sized
+from collections.abc import Iterable
 
 from shoal.broker.effects import Effect, LinkState, Measured, Started, TimerFired, TimerKey
 from shoal.broker.messages import (
@@ -21,64 +21,29 @@ from shoal.broker.messages import (
     Unadvertise,
     Unsubscribe,
 )
-from shoal.broker.onward import Asked, Onward
-from shoal.broker.strategy import BaseStrategy
 from shoal.clients.messages import MigrationAdvertisement, Paused
-from shoal.model import Attributes, BrokerId, ClientId
+from shoal.model import BrokerId, ClientId
 from shoal.overlays.publisher_relocation.messages import MigrationComplete, MigrationUpdate
 from shoal.overlays.publisher_relocation.migration import TIMER, Migrations
 from shoal.overlays.publisher_relocation.tracer import Tracer
+from shoal.overlays.tree.around import AroundTree
 from shoal.overlays.tree.departing.leaving import TIMER as LEAVING_TIMER
 from shoal.overlays.tree.exchange import TIMER as EXCHANGE_TIMER
 from shoal.overlays.tree.messages import AdvertisementsSaid, LeavingMessage, SubscriptionsSaid
 from shoal.overlays.tree.routing import TreeRouting
-from shoal.overlays.tree.routing_table import RoutingTable
 
 
-class Relocation(BaseStrategy):
+class Relocation(AroundTree):
     """One broker of such a tree: brings each part what it needs to know of the others.
 
     The migrations are that tree's, and the tracer sends publishers away through them.
     """
 
     def __init__(self, tree: TreeRouting, migrations: Migrations, tracer: Tracer) -> None:
-        self.tree = tree
+        super().__init__(tree)
         self.migrations = migrations
         self.tracer = tracer
         tree.surround(self)
-
-    @property
-    def tables(self) -> RoutingTable:
-        return self.tree.tables
-
-    @property
-    def description(self) -> Mapping[str, int]:
-        return self.tree.description
-
-    @property
-    def searched(self) -> Sized:
-        return self.tree.searched
-
-    def work_of(self, attributes: Attributes) -> int:
-        return self.tree.work_of(attributes)
-
-    def prepare(self, attributes: Attributes, work_us: float) -> bool:
-        return self.tree.prepare(attributes, work_us)
-
-    @property
-    def is_ready(self) -> bool:
-        return self.tree.is_ready
-
-    @property
-    def awaited(self) -> Collection[BrokerId]:
-        return self.tree.awaited
-
-    @property
-    def keeps_order(self) -> bool:
-        return self.tree.keeps_order
-
-    def onward(self, asked: Asked) -> Onward:
-        return self.tree.onward(asked)
 
     @property
     def tracing_bytes(self) -> int:

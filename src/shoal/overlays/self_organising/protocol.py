@@ -9,13 +9,12 @@ Source: Cost and Interest, section 4.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sized
+from collections.abc import Mapping
 
 from shoal.broker.effects import Costs, Deliver, Effect, LinkState, Measured, Started, TimerKey
 from shoal.broker.messages import Carrier, Message, PublicationBatch, Publish
-from shoal.broker.onward import Asked, Onward
-from shoal.broker.strategy import BaseStrategy, BrokerContext
-from shoal.model import Attributes, BrokerId, ClientId
+from shoal.broker.strategy import BrokerContext
+from shoal.model import BrokerId, ClientId
 from shoal.overlays.publisher_relocation.grape.protocol import Grape
 from shoal.overlays.self_organising.decisions import TIMER, Decisions
 from shoal.overlays.self_organising.exchanges import LinkExchange
@@ -30,19 +29,19 @@ from shoal.overlays.self_organising.parameters import (
     Publishers,
 )
 from shoal.overlays.self_organising.rules import Rules
+from shoal.overlays.tree.around import AroundTree
 from shoal.overlays.tree.routing import TreeRouting
-from shoal.overlays.tree.routing_table import RoutingTable
 
 
-class SelfOrganising(BaseStrategy):
+class SelfOrganising(AroundTree):
     """One broker of such a tree: brings each part what it needs to know of the others."""
 
     def __init__(self, context: BrokerContext, parameters: Parameters) -> None:
+        super().__init__(TreeRouting(context, covering=parameters.covering))
         self.broker = context.broker
         self._notes_all = parameters.interest is Interest.PASSING
         rules = Rules(parameters)
         heals = parameters.mode is Mode.EXCHANGE and not parameters.frozen
-        self.tree = TreeRouting(context, covering=parameters.covering)
         self.routing = self._routing(context, parameters)
         self.overlay = Overlay(
             context,
@@ -80,10 +79,6 @@ class SelfOrganising(BaseStrategy):
         )
 
     @property
-    def tables(self) -> RoutingTable:
-        return self.tree.tables
-
-    @property
     def description(self) -> Mapping[str, int]:
         decisions = self.decisions
         return {
@@ -91,31 +86,6 @@ class SelfOrganising(BaseStrategy):
             "known_brokers": decisions.known,
             "remembered": decisions.remembered,
         }
-
-    @property
-    def searched(self) -> Sized:
-        return self.tree.searched
-
-    def work_of(self, attributes: Attributes) -> int:
-        return self.tree.work_of(attributes)
-
-    def prepare(self, attributes: Attributes, work_us: float) -> bool:
-        return self.tree.prepare(attributes, work_us)
-
-    @property
-    def is_ready(self) -> bool:
-        return self.tree.is_ready
-
-    @property
-    def awaited(self) -> Collection[BrokerId]:
-        return self.tree.awaited
-
-    @property
-    def keeps_order(self) -> bool:
-        return self.tree.keeps_order
-
-    def onward(self, asked: Asked) -> Onward:
-        return self.tree.onward(asked)
 
     # --- the strategy's inputs ----------------------------------------------------------------
 

@@ -1,0 +1,51 @@
+"""What a system put together around a tree leaves as the tree has it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sized
+
+from shoal.broker.onward import Asked, Onward
+from shoal.broker.strategy import BaseStrategy
+from shoal.model import Attributes, BrokerId
+from shoal.overlays.tree.routing import TreeRouting
+from shoal.overlays.tree.routing_table import RoutingTable
+
+
+class AroundTree(BaseStrategy):
+    """Its tables are those of the `tree`, and so is what it says of itself; inputs are its own."""
+
+    def __init__(self, tree: TreeRouting) -> None:
+        self.tree = tree
+
+    @property
+    def tables(self) -> RoutingTable:
+        return self.tree.tables
+
+    @property
+    def description(self) -> Mapping[str, int]:
+        return self.tree.description
+
+    @property
+    def searched(self) -> Sized:
+        return self.tree.searched
+
+    def work_of(self, attributes: Attributes) -> int:
+        return self.tree.work_of(attributes)
+
+    def prepare(self, attributes: Attributes, work_us: float) -> bool:
+        return self.tree.prepare(attributes, work_us)
+
+    @property
+    def is_ready(self) -> bool:
+        return self.tree.is_ready
+
+    @property
+    def awaited(self) -> Collection[BrokerId]:
+        return self.tree.awaited
+
+    @property
+    def keeps_order(self) -> bool:
+        return self.tree.keeps_order
+
+    def onward(self, asked: Asked) -> Onward:
+        return self.tree.onward(asked)
