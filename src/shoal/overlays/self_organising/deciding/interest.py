@@ -141,15 +141,19 @@ class Cache:
 
     def common(self, *summaries: Summary) -> int:
         """How many of those remembered are in each of the summaries (a filter may err upwards)."""
-        left = self.ids
+        known = self._known
         for summary in summaries:
-            left = _those_in(summary, left)
+            if not summary.bits:
+                known = known.intersection(np.frombuffer(summary.data, dtype=_LITTLE).tolist())
+        left = self.ids if known is self._known else np.fromiter(known, np.uint64, len(known))
+        for summary in summaries:
+            if summary.bits:
+                left = _those_in(summary, left)
         return len(left)
 
 
 def _those_in(summary: Summary, ids: Ids) -> Ids:
-    if summary.bits == 0:
-        return ids[np.isin(ids, np.frombuffer(summary.data, dtype=_LITTLE))]
+    """Those that a filter says it has."""
     data = np.frombuffer(summary.data, dtype=np.uint8)
     for number in range(summary.hashes):
         places = _positions(ids, number, summary.bits)
