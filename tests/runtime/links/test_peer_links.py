@@ -211,6 +211,27 @@ async def test_garbage_on_the_peer_port_is_refused_and_hurts_nobody() -> None:
 
 
 @on_loop
+async def test_two_brokers_of_one_name_do_not_take_the_link_from_each_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The later one has it, until it goes; the other is told why it has none."""
+    monkeypatch.setattr(dialling, "LONGEST_PAUSE_S", dialling.FIRST_PAUSE_S)
+    async with live(LINE) as network:
+        (row,) = network.links["B1"].status()
+        assert row["connections"] == 1
+        reader, writer = await asyncio.open_connection(*network.addresses["B2"])
+        writer.write(Codec(CONTROLS).encode(Hello("test", "B1", (50, 1), None, 0)))
+        (first, *_) = FrameReader().feed(await reader.read(10_000))
+        assert isinstance(Codec(CONTROLS).decode(first), Hello)
+        why = "another process is B1, and is linked: two brokers have its name"
+        await until(lambda: why in str(network.links["B1"].status()[0]["problem"]))
+        await asyncio.sleep(10 * dialling.LONGEST_PAUSE_S)
+        assert sum(row["connections"] for row in network.links["B2"].status()) == 3
+        writer.close()
+        await network.connected()
+
+
+@on_loop
 async def test_brokers_are_upgraded_one_by_one() -> None:
     """Each version speaks the protocol of the one before, and the last leaves the first behind."""
     async with live(LINE) as network:

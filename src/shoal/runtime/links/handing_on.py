@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
@@ -17,10 +18,14 @@ from shoal.broker.links.controls import Hello
 from shoal.broker.links.inbox import Debt
 from shoal.broker.links.session import LinkSession
 from shoal.broker.links.states import State
+from shoal.broker.wire import WireError
 from shoal.runtime.driving.batches import MAX_BATCH
 from shoal.runtime.driving.weighing import TURN_US
 from shoal.runtime.links.peer_connections import PeerConnection
 from shoal.runtime.node import Node
+
+# Processes of a neighbour that are remembered when another has come in their place.
+FORMER = 8
 
 _log = logging.getLogger(__name__)
 
@@ -45,6 +50,8 @@ class Link:
         self.lost_us: int | None = now_us
         # Of the process at the other end, once it was there.
         self.incarnation: int | None = None
+        # Of those that were there before it.
+        self._former: deque[int] = deque(maxlen=FORMER)
 
     @property
     def is_dialled(self) -> bool:
@@ -76,6 +83,15 @@ class Link:
             return False
         return self.session.may_be_forgotten(now_us) if self.is_gone else not self.is_kept
 
+    def check(self, hello: Hello) -> None:
+        """WireError for a process in whose place another is linked: two have one broker's name.
+
+        They would take the link from each other for ever.
+        """
+        if self.session.state is State.UP and hello.session[0] in self._former:
+            name = self.session.neighbour
+            raise WireError(f"another process is {name}, and is linked: two brokers have its name")
+
     def came_up(self, hello: Hello) -> None:
         """The other end has said hello; the log says whether it is another process by now."""
         self.connections += 1
@@ -84,6 +100,7 @@ class Link:
         extra = {"neighbour": hello.broker, "connections": self.connections}
         if self.incarnation not in (None, incarnation):
             _log.warning("broker restarted", extra=extra)
+            self._former.append(self.incarnation)
         else:
             _log.info("link up", extra=extra)
         self.incarnation = incarnation

@@ -399,6 +399,7 @@ class PeerLinks:
 
     def _take_in(self, connection: PeerConnection, link: Link, hello: Hello) -> None:
         """A connection that the other end has made."""
+        link.check(hello)
         if link.session.is_overtaken(hello):
             raise WireError("a later connection was made")
         if link.connection is not None:
