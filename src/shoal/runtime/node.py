@@ -179,7 +179,7 @@ class Node:
 
         Inputs that come up meanwhile (a link that must be given up) are handled after it.
         """
-        self._turns.bring(input, custody, since_us)
+        self._turns.bring([(input, custody)], since_us)
 
     @property
     def is_behind(self) -> bool:
@@ -207,11 +207,12 @@ class Node:
         `owe` is asked for a custody of messages, from the first to the last of them, for whose
         settlement the neighbour waits.
         """
-        at = 0
+        at, inputs = 0, list[tuple[Input, Custody | None]]()
         for message, count in joined(messages):
             custody = owe(at, at + count - 1) if owe and self._is_kept(message) else None
-            self.bring(Received(neighbour, message), since_us, custody)
+            inputs.append((Received(neighbour, message), custody))
             at += count
+        self._turns.bring(inputs, since_us)
 
     def request(
         self,

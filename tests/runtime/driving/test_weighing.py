@@ -217,6 +217,21 @@ async def test_what_takes_a_turn_to_deliver_is_told_in_the_next() -> None:
 
 
 @on_loop
+async def test_batches_that_came_together_have_one_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each had its own, in one go, and what came of all was delivered in one: 0.18 s."""
+    monkeypatch.setattr("shoal.runtime.driving.batches.MAX_BATCH", 1)
+    node, machine = heavy()
+    delivered: list[int] = []
+    node.at_flush(Phase.DELIVER, lambda: delivered.append(len(machine.inputs)))
+    node.receive("B2", [batch(TURN_US // 2 + 1) for _ in range(10)])
+    assert node.is_behind
+    assert delivered == [1]
+    assert len(machine.inputs) == 2
+    await until(lambda: not node.is_behind)
+    assert len(machine.inputs) == 10
+
+
+@on_loop
 async def test_a_broker_that_stops_handles_what_waits() -> None:
     node, machine = heavy()
     node.receive("B2", [batch(*[MANY] * 20)])
@@ -260,10 +275,10 @@ async def test_what_was_held_back_is_cut_when_it_is_released() -> None:
     holding.hold(())
     for name in ("B2", "B3"):
         custody = Custody(lambda name=name: settled.append(name), name)  # type: ignore[misc]
-        turns.bring(Received(name, batch(*[MANY] * 20)), custody, None)
+        turns.bring([(Received(name, batch(*[MANY] * 20)), custody)], None)
     assert not machine.inputs
     holding.release()
-    turns.bring(TimerFired(("t",)), None, None)
+    turns.bring([(TimerFired(("t",)), None)], None)
     assert turns.is_behind
     assert not settled
     await until(lambda: not turns.is_behind)
@@ -329,6 +344,20 @@ def test_what_is_assured_takes_longer_to_be_in_many_sessions(is_assured: bool, m
     assert isinstance(piece, Requested)
     assert isinstance(piece.request, Publish)
     assert len(piece.request.publications) <= most
+
+
+def test_what_somebody_takes_is_more_work_than_what_nobody_does() -> None:
+    """4,000 that other brokers retain were one piece: handled in 40 ms, and delivered in 170."""
+    node, _ = heavy()
+    weighing = Weighing(Light(), node.clock)  # type: ignore[arg-type]
+    published = Requested("c", Publish(tuple(publication(number, 0) for number in range(5_000))))
+    for taken in (False, True):
+        if taken:
+            weighing.takers.append(Taker(lambda: 0, lambda _: 0, lambda *_: True))
+        piece, _ = weighing.cut(published)
+        assert isinstance(piece, Requested)
+        assert isinstance(piece.request, Publish)
+        assert len(piece.request.publications) == (1_333 if taken else 4_000)
 
 
 class Few(BaseStrategy):

@@ -42,7 +42,7 @@ from shoal.mqtt.connection.effects import ClientEffect
 from shoal.mqtt.connection.entering import Entering
 from shoal.mqtt.connection.house import House
 from shoal.mqtt.connection.outlet import Outlet
-from shoal.mqtt.connection.serving import Serving
+from shoal.mqtt.connection.serving import TURN, Serving
 from shoal.mqtt.connection.standing import Standing
 from shoal.mqtt.connection.states import State, Word
 
@@ -284,7 +284,11 @@ class Connection(Standing):
                     return
                 if taken < len(packets):
                     rest = packets[taken:]
-                    self._hold(rest, size * len(rest) // len(packets), now_us)
+                    size = size * len(rest) // len(packets)
+                    if self._held:
+                        self._held.put_back(rest, size)
+                    else:
+                        self._hold(rest, size, now_us)
                     return
             failure = self._decoder.failure
             if failure is not None and not self._held and self.state is not State.CLOSED:
@@ -306,8 +310,8 @@ class Connection(Standing):
         self._handle(self._held.sift(packets, size), now_us, 0)
 
     def _take_held(self, now_us: int) -> None:
-        """What was held is handled."""
-        held, size = self._held.let_go()
+        """What was held is handled, or as much of it as a turn may allow."""
+        held, size = self._held.take(TURN)
         self._handle(held, now_us, size)
         if self._is_lost and not self._held:
             self._leave(now_us)

@@ -62,9 +62,27 @@ class Held:
         if len(passing) < len(packets):
             self._packets += (each for each in packets if type(each) not in PASSING)
         if self._packets:
-            self._bytes += size
-            self._house.held_bytes += size
+            self._count(size)
         return passing
+
+    def take(self, most: int) -> tuple[list[Packet], int]:
+        """The first of what was held, so many at most, which is not held any more; its bytes."""
+        count = len(self._packets)
+        if count <= most:
+            return self.let_go()
+        packets, size = self._packets[:most], self._bytes * most // count
+        del self._packets[:most]
+        self._count(-size)
+        return packets, size
+
+    def put_back(self, packets: list[Packet], size: int) -> None:
+        """Hold what was taken of it, or the end of that, in front of the rest."""
+        self._packets[:0] = packets
+        self._count(size)
+
+    def _count(self, size: int) -> None:
+        self._bytes += size
+        self._house.held_bytes += size
 
     def let_go(self) -> tuple[list[Packet], int]:
         """What was held, which is not any more, and its bytes."""

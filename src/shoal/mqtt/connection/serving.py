@@ -38,6 +38,8 @@ from shoal.mqtt.sessions.subscribing import Granting, TakingBack
 TURN = 2_000
 # A SUBSCRIBE or UNSUBSCRIBE is as much work as so many publications; what it asks for comes to it.
 REQUEST_WORK = 20
+# And one that goes through a network, as so many more: others may be told of it, and it comes back.
+TRAVELLING = 2
 
 _PINGRESP = bytes((0xD0, 0))
 
@@ -67,6 +69,7 @@ class Serving:
         waits_to_publish = self.session.waits_to_publish
         work, spreading = 0, self._house.spreading
         is_networked = self._house.door is not None
+        travelling = TRAVELLING if is_networked else 0
         for place in range(first, len(packets)):
             packet = packets[place]
             if (work >= TURN or spreading.is_on) and type(packet) not in PASSING:
@@ -80,7 +83,7 @@ class Serving:
                         return place
                 if not self.incoming.is_prepared(packet, now_us):
                     return place
-                work += self.incoming.on_publish(packet, now_us)
+                work += travelling + self.incoming.on_publish(packet, now_us)
                 has_published = True
                 if is_networked and self._house.is_sharing:
                     return place + 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from shoal.broker.custody import Custody
 from shoal.broker.effects import Input, Received, Requested, Returned
@@ -48,9 +48,9 @@ class Turns:
         self.is_behind = False
         self._is_paused = False
 
-    def bring(self, input: Input, custody: Custody | None, since_us: int | None) -> None:
-        """Handle an input, after what came before."""
-        self._inputs.append((input, custody))
+    def bring(self, inputs: Iterable[tuple[Input, Custody | None]], since_us: int | None) -> None:
+        """Handle these, after what came before; together they have one turn."""
+        self._inputs += inputs
         if not (self._is_handling or self.is_behind):
             self._take(since_us)
 

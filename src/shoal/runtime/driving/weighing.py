@@ -30,6 +30,8 @@ TURN_US = 10_000
 # much more, here and on its way to local clients.
 LEAST_US = 10
 EACH_US = 1
+# And so much longer where somebody takes what is delivered, who may retain it.
+TAKEN_US = 20
 # To be in the session of each takes what is assured so much longer.
 EACH_ASSURED = 4
 # A piece that is not weighed takes no longer, and has at least so many publications.
@@ -158,6 +160,8 @@ class Weighing:
         strategy, most = self._machine.strategy, self._most
         factor = EACH_ASSURED if any(each.assured for each in publications) else 1
         worst_us = LEAST_US + EACH_US * (most + (factor - 1) * self._taken)
+        if self.takers:
+            worst_us += TAKEN_US
         if worst_us * PIECE_LEAST <= PIECE_US:
             if max(len(each.body) for each in publications) < SHORT:
                 return min(count, PIECE_US // worst_us)
