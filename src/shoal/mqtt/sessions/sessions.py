@@ -84,6 +84,10 @@ class Sessions:
     def __iter__(self) -> Iterator[Session]:
         return iter(self._sessions.values())
 
+    def client_ids(self) -> list[str]:
+        """Whose they are now, whether they are connected or away."""
+        return list(self._sessions)
+
     def __contains__(self, client_id: str) -> bool:
         return client_id in self._sessions
 

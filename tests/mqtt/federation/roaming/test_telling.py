@@ -142,7 +142,7 @@ def test_who_knows_other_brokers_finds_the_client_all_the_same(network: Network)
         side.telling.met("B0", ("registers",))
         network["B2"].connect(name)
         assert first.closed
-        side.telling.left("B0", (), network["B2"].now_us)
+        side.telling.left("B0")
 
 
 def test_a_kept_session_is_told_once(network: Network) -> None:

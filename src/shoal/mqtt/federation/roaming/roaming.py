@@ -42,7 +42,6 @@ has to offer.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 
 from shoal.model import BrokerId
@@ -80,6 +79,7 @@ from shoal.mqtt.federation.roaming.filling import Filling
 from shoal.mqtt.federation.roaming.giving import GIVING_TIMER, Giving
 from shoal.mqtt.federation.roaming.homes import Home, Homes
 from shoal.mqtt.federation.roaming.letting_go import LettingGo
+from shoal.mqtt.federation.roaming.listing import Listing
 from shoal.mqtt.federation.roaming.moves import Move, Waiting
 from shoal.mqtt.federation.roaming.receipts import Receipts
 from shoal.mqtt.federation.roaming.redirecting import REDIRECTED_TIMER, Redirecting
@@ -123,6 +123,7 @@ class Roaming:
         # Where clients are whose registrar this broker is.
         self.registry = Registry()
         self.telling = Telling(broker_id, timers, self._say, self._registered)
+        self.listing = Listing(sessions, self.telling, timers, self._own)
         fill = partial(Filling, sessions, subscriptions, problems)
         self.fetching = Fetching(broker_id, sessions, timers, self._say, self._come, fill)
         self.starting = Starting(broker_id, sessions, timers, self._say, self._come_unknown, now_us)
@@ -241,15 +242,16 @@ class Roaming:
     def tell_clients(self, broker: str, now_us: int) -> None:
         """Say to a broker, or to all, which clients are here, as far as it is to know."""
         self.fetching.heard_of(broker)
-        self.telling.tell(broker, list(self._own()), now_us)
+        self.listing.tell(broker, now_us)
 
-    def _own(self) -> Iterator[Entered]:
-        """The clients that are here; those that wait for their session are not yet."""
-        for client_id, (_, at_broker) in self._entered.items():
-            session = self._sessions.get(client_id)
-            is_here = at_broker == self._broker_id  # else it may only have been asked for there
-            if session is not None and (is_here or self._giving.keeps(session)):
-                yield self.telling.about(session)
+    def _own(self, client_id: str) -> Entered | None:
+        """Of a client that is here; those that wait for their session are not yet."""
+        session = self._sessions.get(client_id)
+        if session is None or client_id not in self._entered:
+            return None
+        # Elsewhere it may only have been asked for.
+        is_here = self._entered[client_id][1] == self._broker_id or self._giving.keeps(session)
+        return self.telling.about(session) if is_here else None
 
     def met(self, control: Hello | Here, now_us: int) -> None:
         """A broker says that it is there; with Hello, that it begins."""
@@ -262,7 +264,7 @@ class Roaming:
     def broker_left(self, broker: BrokerId, now_us: int) -> None:
         """A broker has left for good."""
         self.registry.forget(broker)
-        self.telling.left(broker, list(self._own()), now_us)
+        self.listing.left(broker, now_us)
         self.starting.left(broker, now_us)
 
     def due(self, kind: str, journey: Journey, now_us: int) -> None:

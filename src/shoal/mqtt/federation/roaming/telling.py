@@ -48,6 +48,8 @@ from shoal.mqtt.timers import Timers
 # How long a word to all may wait for others, and how many go as one.
 GATHER_US = MICROSECONDS // 10
 MOST_AS_ONE = 256
+# So many that are said as one are as much work as one that is said by itself.
+LISTED_PER_WORK = 12
 
 TELLING_TIMER = "telling"
 
@@ -103,16 +105,25 @@ class Telling:
         else:
             self._lists.discard(broker)
 
-    def left(self, broker: BrokerId, own: Iterable[Entered], now_us: int) -> None:
+    def left(self, broker: BrokerId) -> None:
         """A broker has left for good."""
         self._met.pop(broker, None)
+
+    def tell_registrars(self, left: BrokerId, own: Iterable[Entered], now_us: int) -> int:
+        """A broker has left: of these clients of its tell who is a registrar in its place.
+
+        How much work that was, as `handing` has it.
+        """
+        work = 1
         for control in own:
             told = self._told.get(control.client_id)
-            if told is not None and broker in told.registrars:
+            if told is not None and left in told.registrars:
                 before, told.registrars = told.registrars, self._registrars(control.client_id)
                 for registrar in told.registrars:
                     if registrar not in before:
                         self._tell_registrar(registrar, control, now_us)
+                        work += 1
+        return work + MOST_AS_ONE // LISTED_PER_WORK
 
     @property
     def _all_read(self) -> bool:
@@ -199,9 +210,13 @@ class Telling:
         if is_stale and (told is None or not told.registrars):
             self._say_all(control, now_us)
 
-    def tell(self, to: str, own: Iterable[Entered], now_us: int) -> None:
-        """Say to a broker, or to all, which clients are here, as far as it is to know."""
-        for_all = []
+    def tell(self, to: str, own: Sequence[Entered], number: int, parts: int, now_us: int) -> int:
+        """Say to a broker, or to all, where these are, as far as it is to know.
+
+        They are the part of this number, from 0, of all.  How much work that was, as `handing` has
+        it.
+        """
+        work, for_all = 1 + len(own) // LISTED_PER_WORK, []
         for control in own:
             told = self._told.get(control.client_id)
             if told is None or not told.registrars or not self._reads(to):
@@ -209,12 +224,15 @@ class Telling:
             elif to == EVERY_BROKER:
                 for registrar in told.registrars:
                     self._tell_registrar(registrar, control, now_us)
+                work += len(told.registrars)
             elif self._has_become_registrar(to, control.client_id, told, now_us):
                 self._tell_registrar(to, control, now_us)
+                work += 1
         if to in self._lists:
-            self._say_list(to, for_all, now_us)
-        else:
-            self._say_several(to, for_all, now_us)
+            self._say(to, Several(tuple(for_all), self._broker_id, number, parts), now_us)
+            return work
+        self._say_several(to, for_all, now_us)
+        return work if self._reads(to) else work + len(for_all)
 
     def _reads(self, to: str) -> bool:
         return self._all_read if to == EVERY_BROKER else self._met.get(to, False)
@@ -255,13 +273,6 @@ class Telling:
             gathered, self._gathered = self._gathered, []
             self._waiting.clear()
             self._say_several(EVERY_BROKER, gathered, now_us)
-
-    def _say_list(self, to: BrokerId, controls: Sequence[Entered | Ended], now_us: int) -> None:
-        """Say all, of which the other knows when it has come; also that it is nothing."""
-        starts = range(0, len(controls), MOST_AS_ONE) or range(1)
-        for number, start in enumerate(starts):
-            part = tuple(controls[start : start + MOST_AS_ONE])
-            self._say(to, Several(part, self._broker_id, number, len(starts)), now_us)
 
     def _say_several(self, to: str, controls: Sequence[Entered | Ended], now_us: int) -> None:
         most = MOST_AS_ONE if self._reads(to) else 1
