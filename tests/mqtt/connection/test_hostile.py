@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from cProfile import Profile
 
 import pytest
 
@@ -15,6 +14,7 @@ from shoal.mqtt.codec.packet_types import MQTT_5
 from shoal.mqtt.codec.packets import Pingresp, Publish, Suback, Subscribe, SubscriptionRequest
 from shoal.mqtt.codec.properties import Properties
 from shoal.runtime.doors.reading import PIECE_BYTES
+from tests.calls import Calls
 from tests.mqtt.hostile import Hostile, filters, floods, hostile_inputs
 from tests.mqtt.house import Client, House
 from tests.mqtt.network_house import Network
@@ -30,22 +30,6 @@ MOST_S = 1.0
 
 INPUTS = list(hostile_inputs())
 KEPT = Properties(session_expiry_interval_s=1_000)
-
-
-class Calls:
-    """Counts the calls of functions while it is entered."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def __enter__(self) -> Calls:
-        self._profile = Profile()
-        self._profile.enable()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._profile.disable()
-        self.count = sum(entry.callcount for entry in self._profile.getstats())
 
 
 def turns(house: House, client: Client, data: bytes) -> Iterator[int]:

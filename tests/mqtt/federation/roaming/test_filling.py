@@ -9,7 +9,7 @@ import pytest
 
 from shoal.mqtt.codec.packets import Connect, Subscribe, SubscriptionRequest
 from shoal.mqtt.sessions.subscribed import presence
-from tests.mqtt.connection.test_hostile import Calls
+from tests.calls import Calls
 from tests.mqtt.house import KEPT, Client
 from tests.mqtt.network_house import Network, Site
 from tests.mqtt.remembering import Memory
