@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from random import Random
 
 import pytest
 
+from shoal.broker.custody import Custody
 from shoal.broker.links.controls import CONTROLS, Acknowledge, Heartbeat, Hello, Refuse
-from shoal.broker.links.outbox import LinkLimits
+from shoal.broker.links.inbox import MOST_SPANS, LinkInbox
+from shoal.broker.links.outbox import LinkLimits, LinkOutbox
 from shoal.broker.links.states import State
 from shoal.broker.messages import PublicationBatch, RoutedPublication, Unsubscribe
 from shoal.broker.wire import COMMON, Codec, WireError
@@ -212,6 +215,73 @@ def test_what_makes_no_sense_is_said(said: Acknowledge | bytes, problem: str) ->
     wire.connect()
     with pytest.raises(WireError, match=problem):
         wire.ends["A"].receive(said if isinstance(said, bytes) else CODEC.encode(said), 1)
+
+
+class Number(int):
+    """One whose comparisons are counted."""
+
+    compared = 0
+
+    def __lt__(self, other: int) -> bool:
+        Number.compared += 1
+        return int(self) < other
+
+    def __gt__(self, other: int) -> bool:
+        Number.compared += 1
+        return int(self) > other
+
+    def __le__(self, other: int) -> bool:
+        Number.compared += 1
+        return int(self) <= other
+
+    def __ge__(self, other: int) -> bool:
+        Number.compared += 1
+        return int(self) >= other
+
+
+@pytest.mark.parametrize("spans", ["whole", "pieces", "mixed", "none"])
+def test_whatever_is_said_to_be_settled_is_soon_found(spans: str) -> None:
+    """Of 10,000 spans of everything each had all that is kept looked at: half a minute."""
+    outbox = LinkOutbox(LinkLimits())
+    settled: list[int] = []
+    for number in range(5_000):
+        outbox.put(b"x", Custody(partial(settled.append, number)), passes=True)
+    for frame in outbox:
+        frame.custody.settle()  # whoever put it in has let go
+    outbox.take()
+    outbox.handle(5_000)
+    said = {
+        "whole": [(-5, 2**62)] * 10_000,
+        "pieces": [(at, at + 700) for at in range(0, 5_000, 3)] * 7,
+        "mixed": [(7, 3), (4_000, 2**62), (-(2**62), 20), (5, 5)] * 3_000,
+        "none": [(2**40, 2**62)] * 10_000,
+    }[spans]
+    expected = {at for at in range(5_000) if any(first <= at <= last for first, last in set(said))}
+    Number.compared = 0
+    outbox.settle([(Number(first), Number(last)) for first, last in said])
+    assert set(settled) == expected
+    assert len(settled) == len(expected)
+    assert Number.compared < 40 * (5_000 + len(said))
+    assert outbox.bytes == 5_000 - len(expected)
+
+
+def test_a_control_that_is_longer_than_any_is_not_read() -> None:
+    """One of small parts takes seconds, and gigabytes."""
+    wire = Wire()
+    wire.connect()
+    frame = CODEC.encode(Acknowledge(0, ((0, 0),) * 400_000))
+    with pytest.raises(WireError, match="a control of 1200"):
+        wire.ends["A"].receive(frame, 1)
+
+
+def test_much_that_is_settled_is_said_in_parts() -> None:
+    inbox = LinkInbox(LinkLimits())
+    debts = [inbox.owe(at, at) for at in range(0, 4 * MOST_SPANS, 2)]
+    for debt in debts:
+        inbox.settle(debt)
+    said = list(iter(inbox.acknowledgement, None))
+    assert [len(each.settled) for each in said] == [MOST_SPANS] * 2
+    assert [span for each in said for span in each.settled] == [(a, b) for a, b in debts]
 
 
 def test_an_end_that_ignores_the_window_is_not_kept() -> None:

@@ -8,14 +8,18 @@ import msgspec
 
 from shoal.broker.links.outbox import Span
 from shoal.broker.links.protocols import FIRST, Protocols
-from shoal.broker.wire import Vocabulary
+from shoal.broker.wire import Vocabulary, WireError
 from shoal.model import BrokerId
+
+# No control is as long; to read a longer one would hold a broker up, as it is of small parts.
+MOST_CONTROL_BYTES = 1_048_576
+_TAG = "link "
 
 # (incarnation of an end, a number of which it never uses one twice): never the same again.
 SessionName = tuple[int, int]
 
 
-class Control(msgspec.Struct, frozen=True, tag=lambda name: f"link {name}", array_like=True):
+class Control(msgspec.Struct, frozen=True, tag=lambda name: f"{_TAG}{name}", array_like=True):
     """What the ends of a link say to each other; tags that no system's messages have."""
 
 
@@ -132,6 +136,13 @@ class Place(Control, frozen=True):
     """Where some broker of the network is, as far as the sender knows."""
 
     of: Whereabouts
+
+
+def check_control(body: bytes) -> None:
+    """WireError for the body of a frame that is a control, and longer than any."""
+    # The tag comes first, behind the version and the lengths of the message and of the tag.
+    if len(body) > MOST_CONTROL_BYTES and _TAG.encode() in body[: 11 + len(_TAG)]:
+        raise WireError(f"a control of {len(body)} bytes, more than {MOST_CONTROL_BYTES}")
 
 
 CONTROLS: Vocabulary = (

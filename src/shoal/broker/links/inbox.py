@@ -16,6 +16,9 @@ from shoal.broker.links.outbox import LinkLimits, Span
 from shoal.broker.messages import Carrier, Message
 from shoal.broker.wire import WireError
 
+# Said at once, in some 150 KB (see `MOST_CONTROL_BYTES` in `controls`).
+MOST_SPANS = 8_192
+
 
 class Debt(NamedTuple):
     """Messages `first` to `last` that came in a session, and are to be settled there."""
@@ -106,12 +109,12 @@ class LinkInbox:
         return True
 
     def acknowledgement(self) -> Acknowledge | None:
-        """What is owed to the other end, once."""
+        """What is owed to the other end, once; of much that is settled a part, then the rest."""
         if not self._owes:
             return None
-        said = Acknowledge(self.handled, tuple(self._settled))
-        self._owes = False
-        self._settled = []
+        said = Acknowledge(self.handled, tuple(self._settled[:MOST_SPANS]))
+        del self._settled[:MOST_SPANS]
+        self._owes = bool(self._settled)
         return said
 
     def say_again(self) -> None:

@@ -21,8 +21,9 @@ When the other end is back, what comes queues on disk behind what is there, unti
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
@@ -204,20 +205,34 @@ class LinkOutbox:
         self.handled = handled
         self._check_room()
 
-    def settle(self, spans: Iterable[Span]) -> None:
+    def settle(self, spans: Sequence[Span]) -> None:
         """The other end says what is settled; of what is not in custody it means nothing."""
-        kept = self._in_custody
-        for first, last in spans:
-            if last - first < len(kept):
-                numbers = [number for number in range(first, last + 1) if number in kept]
-            else:
-                numbers = [number for number in kept if first <= number <= last]
-            for number in numbers:
-                frame = kept.pop(number)
-                self.bytes -= len(frame.data)
-                assert frame.custody is not None
-                frame.custody.settle()
+        for number in self._in_spans(spans):
+            frame = self._in_custody.pop(number)
+            self.bytes -= len(frame.data)
+            assert frame.custody is not None
+            frame.custody.settle()
         self._check_room()
+
+    def _in_spans(self, spans: Sequence[Span]) -> list[int]:
+        """What is in custody of these, whatever they are: in the time of looking at each once."""
+        kept = self._in_custody
+        if sum(min(max(last - first, 0), len(kept)) for first, last in spans) <= len(kept):
+            return list(
+                {
+                    number: None
+                    for first, last in spans
+                    for number in (range(first, last + 1) if last - first < len(kept) else kept)
+                    if first <= number <= last and number in kept
+                }
+            )
+        numbers, found, begin = list(kept), list[int](), 0
+        for first, last in sorted(spans):
+            begin = bisect_left(numbers, first, begin)
+            end = bisect_right(numbers, last, begin)
+            found += numbers[begin:end]
+            begin = end
+        return found
 
     def _check_room(self) -> None:
         if self.bytes <= self._limits.low_bytes:

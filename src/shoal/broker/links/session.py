@@ -51,7 +51,7 @@ from typing import Any
 from shoal.broker.custody import Custody
 from shoal.broker.effects import LinkChanged, LinkState
 from shoal.broker.life_cycle import IGNORED, LifeCycle, does
-from shoal.broker.links.controls import Ends, Hello, Over, Purpose, Refuse, Rests
+from shoal.broker.links.controls import Ends, Hello, Over, Purpose, Refuse, Rests, check_control
 from shoal.broker.links.names import Names
 from shoal.broker.links.outbox import LinkLimits
 from shoal.broker.links.protocols import AWAITED, OURS, Protocols, agreed
@@ -365,6 +365,7 @@ class LinkSession(LinkTraffic):
         self._pulse.heard_us = now_us
         changes: list[LinkChanged] = []
         for body in self._reader.feed(data):
+            check_control(body)
             message = self._codec.decode(body)
             if not self._take_in(message, len(body), now_us):
                 changes += self._obey(message, now_us)

@@ -157,10 +157,9 @@ class LinkTraffic:
     def _take_out(self, *, has_ended: bool) -> bytes:
         """Bytes for the connection: what is owed, and messages as far as the window allows."""
         frames = [] if has_ended or self._ending.rests else self._outbox.take()
-        acknowledged = self._inbox.acknowledgement()
+        acknowledged = iter(self._inbox.acknowledgement, None)
         said, self._to_say = self._to_say, []
-        owed = (*self._pulse.take(), *self._ending.take(), *said)
-        controls = owed if acknowledged is None else (acknowledged, *owed)
+        controls = (*acknowledged, *self._pulse.take(), *self._ending.take(), *said)
         return b"".join([self._codec.encode(control) for control in controls] + frames)
 
     # --- what comes in ------------------------------------------------------------------------

@@ -9,6 +9,7 @@ believes the file where it listens: the way to it may be another than for others
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 
@@ -18,6 +19,12 @@ from shoal.broker.links.controls import Whereabouts
 from shoal.model import BrokerId
 from shoal.runtime.addresses import Address, read_address
 from shoal.runtime.storage.overlay_file import Overlay
+
+# Of more brokers nothing is remembered, those that have left included: who makes names up may say
+# millions.
+MOST_BROKERS = 4_096
+
+_log = logging.getLogger(__name__)
 
 
 class Directory:
@@ -34,6 +41,8 @@ class Directory:
         self._overlay = overlay
         self._given = {where.name: where for where in given}
         self._known: dict[BrokerId, Whereabouts] = {}
+        # Whether the log knows that there are too many.
+        self._has_told = False
         for where in (*self._given.values(), *overlay.brokers.values()):
             known = self._known.get(where.name)
             if known is None or where.at_us >= known.at_us:
@@ -58,6 +67,9 @@ class Directory:
             known = self._known.get(where.name)
             if where.name == self._broker or (known is not None and known.at_us >= where.at_us):
                 continue
+            if known is None and len(self._known) >= MOST_BROKERS:
+                self._tell_of_too_many(where)
+                continue
             self._note(where)
             if known is None or msgspec.structs.replace(known, at_us=where.at_us) != where:
                 self._overlay.met(where)
@@ -65,6 +77,12 @@ class Directory:
                 for tell in self.at_change:
                     tell(self._here(where))
         return news
+
+    def _tell_of_too_many(self, where: Whereabouts) -> None:
+        if not self._has_told:
+            self._has_told = True
+            extra = {"name_of_broker": where.name, "known": len(self._known)}
+            _log.error("too many brokers: others are not taken up", extra=extra)
 
     def leave(self, now_us: int) -> Whereabouts:
         """This broker leaves the network: what to say of it."""
