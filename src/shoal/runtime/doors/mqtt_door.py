@@ -24,6 +24,7 @@ from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.connection.connection import Connection
 from shoal.mqtt.connection.effects import Ask, ClientEffect, Close, HalfClose, Write
 from shoal.mqtt.content import Json
+from shoal.mqtt.door.network import TO_ATTRIBUTE
 from shoal.mqtt.federation.moving import Servers
 from shoal.mqtt.limits import Limits
 from shoal.mqtt.notices import Party
@@ -135,6 +136,7 @@ class MqttDoor:
                 lambda: subscriptions.count,
                 lambda what: WORK_US * subscriptions.work_on(what),
                 subscriptions.prepare,
+                TO_ATTRIBUTE,
             )
         )
         node.at_flush(Phase.DELIVER, self._hand_on)

@@ -32,6 +32,8 @@ LEAST_US = 10
 EACH_US = 1
 # And so much longer where somebody takes what is delivered, who may retain it.
 TAKEN_US = 20
+# And that much longer what is for somebody to hear and to answer.
+HEAVY_US = 150
 # To be in the session of each takes what is assured so much longer.
 EACH_ASSURED = 4
 # A piece that is not weighed takes no longer, and has at least so many publications.
@@ -55,11 +57,13 @@ class Taker(NamedTuple):
     size        how many subscriptions it has
     takes_us    how long a publication with these takes it, in microseconds, if it is not assured
     prepare     looks through a publication's texts for some microseconds; whether that is all
+    heavy       an attribute of publications that take it HEAVY_US longer each; empty without such
     """
 
     size: Callable[[], int]
     takes_us: Callable[[Attributes], int]
     prepare: Callable[[Attributes, float], bool]
+    heavy: str = ""
 
 
 class Weighing:
@@ -162,6 +166,9 @@ class Weighing:
         worst_us = LEAST_US + EACH_US * (most + (factor - 1) * self._taken)
         if self.takers:
             worst_us += TAKEN_US
+        heavy = [each.heavy for each in self.takers if each.heavy]
+        if any(name in each.attributes for name in heavy for each in publications):
+            worst_us += HEAVY_US
         if worst_us * PIECE_LEAST <= PIECE_US:
             if max(len(each.body) for each in publications) < SHORT:
                 return min(count, PIECE_US // worst_us)
@@ -173,6 +180,7 @@ class Weighing:
             left_us -= LEAST_US + EACH_US * strategy.work_of(attributes)
             factor = EACH_ASSURED if each.assured else 1
             left_us -= factor * sum(taker.takes_us(attributes) for taker in self.takers)
+            left_us -= HEAVY_US * sum(name in attributes for name in heavy)
             # To weigh one may take long by itself.
             if left_us <= 0 or self._clock.now_us() >= end_us:
                 return number
