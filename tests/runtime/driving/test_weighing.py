@@ -369,7 +369,7 @@ def test_what_brokers_say_to_each_other_is_more_work_than_a_message() -> None:
     piece, _ = weighing.cut(Requested("c", Publish(published)))
     assert isinstance(piece, Requested)
     assert isinstance(piece.request, Publish)
-    assert len(piece.request.publications) == 222
+    assert len(piece.request.publications) == 93
     plain = tuple(msgspec.structs.replace(each, attributes={}) for each in published)
     assert len(weighing.cut(Requested("c", Publish(plain)))) == 1
 

@@ -33,7 +33,7 @@ EACH_US = 1
 # And so much longer where somebody takes what is delivered, who may retain it.
 TAKEN_US = 20
 # And that much longer what is for somebody to hear and to answer.
-HEAVY_US = 150
+HEAVY_US = 400
 # To be in the session of each takes what is assured so much longer.
 EACH_ASSURED = 4
 # A piece that is not weighed takes no longer, and has at least so many publications.
