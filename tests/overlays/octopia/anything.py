@@ -20,6 +20,7 @@ from shoal.overlays.octopia.messages import (
     Notification,
     NumbersBegin,
     NumbersEnd,
+    NumbersOpen,
     Parted,
     Spread,
     Sweep,
@@ -29,7 +30,10 @@ from shoal.overlays.octopia.messages import (
     TableWanted,
     Turn,
     Turned,
+    WayCleared,
+    WayClosed,
     WayLost,
+    WayOpened,
 )
 from shoal.overlays.octopia.places.roster import Place, Places, Stay
 
@@ -65,6 +69,10 @@ def product_messages(
         NumbersBegin: st.builds(NumbersBegin, clients, st.one_of(st.none(), NUMBERS)),
         NumbersEnd: st.builds(NumbersEnd, clients, NUMBERS),
         WayLost: st.builds(WayLost),
+        NumbersOpen: st.builds(NumbersOpen, clients, st.one_of(st.none(), NUMBERS)),
+        WayClosed: st.builds(WayClosed, brokers, NUMBERS),
+        WayOpened: st.builds(WayOpened, brokers),
+        WayCleared: st.builds(WayCleared, brokers, NUMBERS),
         EntryLeft: st.builds(EntryLeft),
         Freeze: st.builds(
             Freeze, brokers, NUMBERS, brokers, st.lists(brokers, max_size=2).map(tuple)

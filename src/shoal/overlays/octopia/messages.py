@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from shoal.broker.links import protocols
 from shoal.broker.messages import Carrier, Message
 from shoal.model import AdvertisementId, BrokerId, ClientId, Filter, Subscription, SubscriptionId
 from shoal.overlays.octopia.places.roster import Places
@@ -151,6 +152,47 @@ class WayLost(Message, frozen=True):
     """To the region: a link of it is lost, and with it maybe what was numbered."""
 
 
+class NumbersOpen(Message, frozen=True):
+    """To a gate that was told of numbers that began elsewhere: nothing lower comes any more.
+
+    None: that will be said.  A gate that does not know this word gives up sooner (`doubt_us`).
+    """
+
+    since = protocols.CLEARED
+
+    publisher: ClientId
+    number: int | None
+
+
+class WayClosed(Message, frozen=True):
+    """To the region: the link to a gate of it is lost, and nothing is passed on for it any more.
+
+    What was has gone back to its hosts (`order/clearing.py`); `round` comes back with the answer.
+    """
+
+    since = protocols.CLEARED
+
+    gate: BrokerId
+    round: int
+
+
+class WayOpened(Message, frozen=True):
+    """To the region: the link to a gate is up again."""
+
+    since = protocols.CLEARED
+
+    gate: BrokerId
+
+
+class WayCleared(Message, frozen=True):
+    """To whom has closed the way: all have, and what was here of it is back with its hosts."""
+
+    since = protocols.CLEARED
+
+    gate: BrokerId
+    round: int
+
+
 class EntryLeft(Message, frozen=True):
     """To a secondary broker: the sender enters its cluster by another one now."""
 
@@ -228,4 +270,8 @@ MESSAGES: tuple[type[Message], ...] = (
     NumbersBegin,
     NumbersEnd,
     WayLost,
+    NumbersOpen,
+    WayClosed,
+    WayOpened,
+    WayCleared,
 )

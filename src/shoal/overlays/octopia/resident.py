@@ -38,13 +38,17 @@ from shoal.overlays.octopia.messages import (
     Notification,
     NumbersBegin,
     NumbersEnd,
+    NumbersOpen,
     Spread,
     Sweep,
     Swept,
     TablesKnown,
     TablesSaid,
     TableWanted,
+    WayCleared,
+    WayClosed,
     WayLost,
+    WayOpened,
 )
 from shoal.overlays.octopia.order import gate
 from shoal.overlays.octopia.parameters import UNORDERED, Parameters
@@ -172,7 +176,7 @@ class Resident:
         elif key == attachments.TIMER:
             self.attachments.retry()
         elif key == routing.RETRY:
-            self.routing.changed(now_us, out)
+            self.routing.returned(now_us, out)
             return
         elif key == bits.TIMER:
             self.bits.waited(now_us, out)
@@ -422,10 +426,13 @@ class Resident:
                 self.hosted.set(neighbour, id, filters, is_more=more)
             case BitCleared(id):
                 self.hosted.clear(neighbour, id)
-            case NumbersBegin() | NumbersEnd():
+            case NumbersBegin() | NumbersEnd() | NumbersOpen():
                 self.routing.gate.hear(neighbour, message, now_us, out)
             case WayLost():
                 self.routing.gate.doubt(now_us)
+            case WayClosed() | WayOpened() | WayCleared():
+                self.routing.clearing.hear(neighbour, message)
+                self.routing.clearing.go_on(now_us, out)
             case BitsSaid():
                 self.hosted.all_said(neighbour)
                 purpose = self.ties.entries.get(self.product.position(neighbour).cluster)

@@ -29,6 +29,7 @@ from shoal.model import BrokerId, ClientId
 from shoal.overlays.octopia.known.hosted import Hosted
 from shoal.overlays.octopia.known.tables import Tables
 from shoal.overlays.octopia.messages import Notification, WayLost
+from shoal.overlays.octopia.order.clearing import Clearing
 from shoal.overlays.octopia.order.gate import Gate
 from shoal.overlays.octopia.order.giving_back import GivingBack
 from shoal.overlays.octopia.order.ordering import Numbering
@@ -110,6 +111,9 @@ class Routing:
             self._secondary,
             self.kept.is_linked,
         )
+        self.clearing = Clearing(
+            self._secondary, self.kept.is_linked, self.kept, self.giving_back, self.numbering
+        )
 
     # --- publications -------------------------------------------------------------------------
 
@@ -125,6 +129,7 @@ class Routing:
             of = tuple(run)
             if not self._spread(of, owed, now_us, out):
                 self._go(of, 0, None, owed, None, now_us, out)
+        self.clearing.go_on(now_us, out)
 
     def _spread(
         self, publications: Publications, owed: int, now_us: int, out: list[Effect]
@@ -170,6 +175,7 @@ class Routing:
             self.gate.arrive(neighbour, publications, hops, shifts.get(self._cluster), now_us, out)
             return
         self._go(publications, hops, neighbour, owed, only, now_us, out, None, shifts)
+        self.clearing.go_on(now_us, out)
 
     def take_back(
         self,
@@ -338,6 +344,8 @@ class Routing:
                 found[entry] = 0
         if open:
             found |= copies((), open, self._outputs.cost, self._parameters.threshold)
+        if is_host and open:
+            self.clearing.carried(found)
         if is_host and ways:
             shifts = self.numbering.number(publications, ways, found, shifts, now_us, out)
         return found, missing, shifts
@@ -398,6 +406,8 @@ class Routing:
     def linked(self, broker: BrokerId, is_up: bool, now_us: int, out: list[Effect]) -> None:
         """A broker's link came up, or is gone."""
         self.kept.linked(broker, is_up, now_us, out)
+        if is_up and broker in self._secondary and self._is_ordered:
+            self.clearing.linked(broker, out)
         if not is_up:
             # What was unsettled there comes back first.
             out.append(SetTimer(RETRY, now_us))
@@ -414,6 +424,7 @@ class Routing:
             out += [Settled(key), Continue(None)]
         if broker in self._secondary and self._is_ordered:
             self.gate.doubt(now_us)
+            self.clearing.lost(broker, self._product.position(broker).cluster)
             others = [each for each in self._secondary if self._is_usable(each)]
             out += [Send(each, WayLost()) for each in sorted(others)]
 
@@ -434,6 +445,13 @@ class Routing:
         out += [Settled(key) for key in kept if key not in self.kept]
         if kept:
             out.append(Continue(None))
+        self.clearing.go_on(now_us, out)
+
+    def returned(self, now_us: int, out: list[Effect]) -> None:
+        """What those whose links are lost had not settled is back."""
+        self.changed(now_us, out)
+        self.clearing.returned(out)
+        self.clearing.go_on(now_us, out)
 
     def waited(self, now_us: int, out: list[Effect]) -> None:
         """The timer fired: what has waited for too long is dropped."""

@@ -191,3 +191,42 @@ def test_what_has_no_number_waits_for_others_once() -> None:
     lines.arrive("H", "P", FIRST, entry(3), DOUBT_US)
     assert numbers(lines.give_up(2 * DOUBT_US)) == [3]
     assert numbers(lines.arrive("H", "P", FIRST + 1, entry(4), 2 * DOUBT_US)[1]) == [4]
+
+
+def test_a_line_whose_numbers_began_elsewhere_goes_on_when_all_has_come() -> None:
+    lines = Lines(ORDER_US, DOUBT_US)
+    lines.begin("H", "P", None, 0)
+    for number in (7, 5):
+        lines.arrive("H", "P", number, entry(number), 1, is_near=False)
+    lines.arrive("H", "P", None, entry(6), 1, is_near=False)
+    assert numbers(lines.open("H", "P", 9, 2)) == [5, 6, 7]
+    assert numbers(lines.arrive("H", "P", 10, entry(10), 3, is_near=False)[1]) == []
+    assert numbers(lines.arrive("H", "P", 9, entry(9), 4, is_near=False)[1]) == [9, 10]
+    assert len(lines) == 0
+
+
+def test_who_is_told_that_it_will_be_told_waits_longer() -> None:
+    lines = Lines(ORDER_US, DOUBT_US)
+    lines.begin("H", "P", None, 0)
+    lines.arrive("H", "P", 7, entry(7), 1, is_near=False)
+    lines.open("H", "P", None, 2)
+    lines.arrive("H", "P", 5, entry(5), 3, is_near=False)
+    assert numbers(lines.give_up(ORDER_US)) == []
+    assert numbers(lines.open("H", "P", 8, ORDER_US)) == [5, 7]
+
+
+@pytest.mark.parametrize("is_taken_back", [False, True])
+def test_who_waits_for_a_word_in_vain_gives_up(is_taken_back: bool) -> None:
+    lines = Lines(ORDER_US, DOUBT_US)
+    lines.begin("H", "P", None, 0)
+    lines.arrive("H", "P", 7, entry(7), 1, is_near=False)
+    lines.open("H", "P", None, 2)
+    due_us = ORDER_US + 2
+    if is_taken_back:
+        lines.begin("H", "P", None, 3)
+        due_us = DOUBT_US + 3
+    assert numbers(lines.give_up(due_us - 1)) == []
+    assert numbers(lines.give_up(due_us)) == [7]
+    # What it waited for is no news then.
+    assert numbers(lines.open("H", "P", 8, due_us)) == []
+    assert numbers(lines.arrive("H", "P", 8, entry(8), due_us, is_near=False)[1]) == [8]

@@ -33,43 +33,20 @@ from shoal.overlays.octopia.messages import (
     WayLost,
 )
 from shoal.overlays.octopia.order.gate import TIMER
-from shoal.overlays.octopia.parameters import Dynamic, Parameters
+from shoal.overlays.octopia.parameters import Parameters
 from tests.broker.transcript import advertisement, publish, subscription
+from tests.overlays.octopia.order.crowded import (
+    CROWDED,
+    break_and_return,
+    carry_all_but,
+    got,
+    held,
+    stage,
+    wait_in_vain,
+)
 from tests.overlays.octopia.stages import ProductStage
 
-CROWDED = ("b2", "b0", 40)
 DEFAULTS = Parameters()
-
-
-def stage() -> ProductStage:
-    """P at b2; S1 in cluster 0, S2 in cluster 1, both beyond region c."""
-    here = ProductStage(dynamic=Dynamic.ORDERED)
-    for client, home in (("S1", "c0"), ("S2", "c1")):
-        here.ask(home, client, Subscribe(subscription(client, client=client)))
-    here.ask("b2", "P", Advertise(advertisement("p")))
-    here.settle()
-    return here
-
-
-def got(here: ProductStage, client: str) -> list[int]:
-    return [number for number, name in here.delivered() if name == client]
-
-
-def held(here: ProductStage) -> dict[str, int]:
-    counts = {name: len(each.strategy.routing.gate.lines) for name, each in here.brokers.items()}
-    return {name: count for name, count in counts.items() if count}
-
-
-def carry_all_but(here: ProductStage, *ends: tuple[str, str]) -> None:
-    """Until only what is on these links is left."""
-    while busy := [pair for pair, queue in here.links.items() if queue and pair not in ends]:
-        here.carry(*busy[0])
-
-
-def wait_in_vain(here: ProductStage, gate: str) -> None:
-    """Until nothing is held there."""
-    while (gate, TIMER) in here.timers:
-        here.fire(gate, TIMER)
 
 
 def test_what_overtakes_waits_at_the_gate() -> None:
@@ -179,17 +156,6 @@ def test_what_comes_back_after_its_numbering_takes_its_turn(is_numbered_anew: bo
     here.settle()
     assert got(here, "S1") == ([0, 1, 2] if is_numbered_anew else [0, 1])
     assert held(here) == {}
-
-
-def break_and_return(here: ProductStage, left: str, right: str) -> None:
-    """A link is lost; what was under way over it comes back."""
-    ways = [(left, right), (right, left)]
-    lost = [(source, target, [*here.links[source, target]]) for source, target in ways]
-    here.break_link(left, right)
-    for source, target, messages in lost:
-        for message in messages:
-            if isinstance(message, Notification):
-                here.handle(source, Returned(target, message))
 
 
 def test_what_comes_back_goes_to_those_it_was_for_when_it_was_sent() -> None:

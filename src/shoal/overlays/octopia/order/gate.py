@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable
 from shoal.broker.effects import Continue, Effect, Key, SetTimer, Settled, TimerKey, Unsettled
 from shoal.broker.messages import RoutedPublication
 from shoal.model import BrokerId
-from shoal.overlays.octopia.messages import NumbersBegin, NumbersEnd
+from shoal.overlays.octopia.messages import NumbersBegin, NumbersEnd, NumbersOpen
 from shoal.overlays.octopia.order.lines import Entry, Lines
 from shoal.overlays.octopia.parameters import Parameters
 
@@ -77,14 +77,16 @@ class Gate:
     def hear(
         self,
         host: BrokerId,
-        message: NumbersBegin | NumbersEnd,
+        message: NumbersBegin | NumbersEnd | NumbersOpen,
         now_us: int,
         out: list[Effect],
     ) -> None:
-        """A host says where a publisher's numbers begin or end."""
+        """A host says where a publisher's numbers begin or end, or that all lower ones came."""
         client = message.publisher
         if type(message) is NumbersEnd:
             found = self.lines.end(host, client, message.number, self._awake_us(now_us))
+        elif type(message) is NumbersOpen:
+            found = self.lines.open(host, client, message.number, self._awake_us(now_us))
         else:
             found = self.lines.begin(host, client, message.number, self._awake_us(now_us))
         self._let_in(found, now_us, out)

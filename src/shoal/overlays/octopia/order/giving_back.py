@@ -126,6 +126,10 @@ class GivingBack:
             self._hand_back(host, message, out)
             out += [Settled(key), Continue(None)]
 
+    def waits_for(self, host: BrokerId) -> bool:
+        """Whether anything waits for a host."""
+        return bool(self._waiting.get(host))
+
     def waiting_for(self, host: BrokerId) -> list[tuple[Key, Notification]]:
         """What waited for a host; it waits no more."""
         return self._waiting.pop(host, [])

@@ -10,6 +10,8 @@ come.  What comes out of turn is held, unsettled, until what went before has com
 | numbered, an earlier one | is let in: its turn was given up, or it comes once more |
 | numbering begins | all that the host has sent without numbers is in; the first one is known |
 | it began at another gate | what comes, numbered or not, is held for `doubt_us` |
+| its host will say when all of before has come | the same, for `order_us` |
+| it has | all that is held goes on, each in its turn |
 | numbering ends | what the host sends from now on without numbers stands behind the last number |
 | the link to the host is lost | what is held is given up, or back (`gate.py`) |
 | nothing has come for `order_us` | what is missing before those that waited so long is given up |
@@ -61,6 +63,7 @@ class _Line:
         "has_waited",
         "held",
         "is_late",
+        "is_promised",
         "jumps",
         "unnumbered",
     )
@@ -78,6 +81,8 @@ class _Line:
         self.due_us = 0
         # Nobody will say where numbers begin; and what has none has waited long enough for that.
         self.is_late = self.has_waited = False
+        # But their host will say when all that was before has come.
+        self.is_promised = False
 
     @property
     def waits(self) -> bool:
@@ -99,6 +104,13 @@ class _Line:
         self.due_us = min(self.due_us, due_us)
         self.held = {number: _hastened(those, due_us) for number, those in self.held.items()}
         self.beside = _hastened(self.beside, due_us)
+
+    def wait(self, due_us: int) -> None:
+        """Let what is held wait until then."""
+        self.due_us = due_us
+        for number, those in self.held.items():
+            self.held[number] = [each._replace(due_us=due_us) for each in those]
+        self.beside = [each._replace(due_us=due_us) for each in self.beside]
 
 
 def _hastened(entries: list[Entry], due_us: int) -> list[Entry]:
@@ -152,7 +164,7 @@ class Lines:
         if number is None:
             line.unnumbered = None
             line.hasten(now_us + self._doubt_us)
-            line.is_late, line.has_waited = True, False
+            line.is_late, line.has_waited, line.is_promised = True, False, False
             return []
         if line.expected is not None and line.unnumbered is not None:
             line.jumps[line.unnumbered] = number
@@ -162,6 +174,25 @@ class Lines:
             line.expected = number
         line.unnumbered = None
         return found + self._go_on((host, client), line, now_us)
+
+    def open(
+        self, host: BrokerId, client: ClientId, number: int | None, now_us: int
+    ) -> list[Entry]:
+        """All before this number has come, None: the host will say when; what may go on."""
+        line = self._line(host, client)
+        if number is None:
+            if line.is_late and line.expected is None:
+                line.is_promised = True
+                line.wait(now_us + self._order_us)
+            return []
+        found = self._take(line, [each for each in line.held if each < number], inf)
+        line.jumps = {each: to for each, to in line.jumps.items() if each >= number}
+        line.expected = number if line.expected is None else max(number, line.expected)
+        line.is_late = line.is_promised = False
+        found += self._go_on((host, client), line, now_us)
+        if line.waits:
+            line.wait(self._due_us(host, line, now_us))
+        return found
 
     def end(self, host: BrokerId, client: ClientId, number: int, now_us: int) -> list[Entry]:
         """What follows over the host's link is not numbered; what may go on."""
@@ -256,7 +287,7 @@ class Lines:
     # --- what does not come -------------------------------------------------------------------
 
     def _due_us(self, host: BrokerId, line: _Line, now_us: int) -> int:
-        is_doubtful = line.is_late or (
+        is_doubtful = (line.is_late and not line.is_promised) or (
             now_us < self._doubtful_until_us and not self._is_linked(host)
         )
         return now_us + (self._doubt_us if is_doubtful else self._order_us)

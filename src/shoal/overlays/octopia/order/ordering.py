@@ -15,6 +15,7 @@ numbered, which goes over that link alone, is before or behind it.
 | it is to be carried by another | numbering begins; it goes, numbered |
 | numbered, the shortest way has long been free | numbering ends; it goes that way |
 | numbered, the cluster is entered elsewhere now | the new gate is told that it cannot know more |
+| what was numbered before is back, and sent there | the gate is told that (`clearing.py`) |
 | its gate is back from the dead | so is that one, before anything is sent to it once more |
 | a numbered one comes back, its gate is the same | it keeps its number, ended or not |
 | its gate is lost, or was not long after the end | numbering goes on; it gets a number of now |
@@ -22,12 +23,12 @@ numbered, which goes over that link alone, is before or behind it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from shoal.broker.effects import Effect, Send
 from shoal.broker.messages import RoutedPublication
 from shoal.model import BrokerId, ClientId
-from shoal.overlays.octopia.messages import NumbersBegin, NumbersEnd
+from shoal.overlays.octopia.messages import NumbersBegin, NumbersEnd, NumbersOpen
 from shoal.overlays.octopia.parameters import Parameters
 from shoal.overlays.octopia.ways.outputs import Outputs
 
@@ -41,12 +42,14 @@ class _Numbers:
     `oldest` is the first number, maybe of an earlier numbering, that the gate has known since.
     """
 
-    __slots__ = ("began", "first", "gate", "next", "oldest", "since_us")
+    __slots__ = ("began", "first", "gate", "is_promised", "next", "oldest", "since_us")
 
     def __init__(self, gate: BrokerId, began: int, now_us: int) -> None:
         self.gate: BrokerId | None = gate
         self.began = began
         self.first = self.next = self.oldest = self.since_us = now_us
+        # Whether the gate, which cannot know more, waits for being told that all has come.
+        self.is_promised = False
 
 
 class Numbering:
@@ -61,9 +64,16 @@ class Numbering:
         self._numbers: dict[Stream, _Numbers] = {}
         # Those that have ended `since_us`, in this order: what they numbered may come back.
         self._ended: dict[Stream, _Numbers] = {}
+        # Of which their gates cannot know what may come.
+        self._late: set[Stream] = set()
 
     def __len__(self) -> int:
         return len(self._numbers)
+
+    @property
+    def is_late(self) -> bool:
+        """Whether any gate cannot know what may come."""
+        return bool(self._late)
 
     def number(
         self,
@@ -95,7 +105,7 @@ class Numbering:
                 numbers = self._begin(stream, gate, first, now_us)
                 out.append(Send(gate, NumbersBegin(client, numbers.next)))
             elif numbers.gate != gate:
-                self._go_on_at(gate, client, numbers, now_us, out)
+                self._go_on_at(gate, stream, numbers, now_us, out)
             elif not is_carried and cluster not in shifts and self._may_end(numbers, now_us):
                 out.append(Send(gate, NumbersEnd(client, numbers.next)))
                 self._end(stream, now_us)
@@ -115,20 +125,52 @@ class Numbering:
 
         Of that some has numbers, some was sent before they began, or behind their end.
         """
-        for (client, of), numbers in self._numbers.items():
-            if of == cluster and numbers.gate is None:
-                self._go_on_at(gate, client, numbers, now_us, out)
+        for stream, numbers in self._numbers.items():
+            if stream[1] == cluster and numbers.gate is None:
+                self._go_on_at(gate, stream, numbers, now_us, out)
 
     def _go_on_at(
-        self, gate: BrokerId, client: ClientId, numbers: _Numbers, now_us: int, out: list[Effect]
+        self, gate: BrokerId, stream: Stream, numbers: _Numbers, now_us: int, out: list[Effect]
     ) -> None:
         """Tell who is the gate now that it cannot know more."""
+        self._late.add(stream)
+        numbers.is_promised = False
         numbers.gate, numbers.oldest = gate, numbers.first
         numbers.since_us = now_us + self._parameters.doubt_us
-        out.append(Send(gate, NumbersBegin(client, None)))
+        out.append(Send(gate, NumbersBegin(stream[0], None)))
+
+    def open(
+        self,
+        is_cleared: Callable[[int], bool],
+        will_be_cleared: Callable[[int], bool],
+        waits: Callable[[ClientId, int], bool],
+        now_us: int,
+        out: list[Effect],
+    ) -> None:
+        """Tell gates that nothing of before comes any more, or that they will be told.
+
+        Nothing of a publisher that is to be sent to a cluster yet `waits` here then.
+        """
+        for stream in sorted(self._late):
+            numbers, (client, cluster) = self._numbers[stream], stream
+            if numbers.gate is None:
+                continue
+            if is_cleared(cluster):
+                if not waits(client, cluster):
+                    self._late.discard(stream)
+                    numbers.since_us = now_us
+                    out.append(Send(numbers.gate, NumbersOpen(client, numbers.next)))
+            elif will_be_cleared(cluster):
+                if not numbers.is_promised:
+                    numbers.is_promised = True
+                    numbers.since_us = now_us + self._parameters.order_us
+                    out.append(Send(numbers.gate, NumbersOpen(client, None)))
+            elif numbers.is_promised:
+                self._go_on_at(numbers.gate, stream, numbers, now_us, out)
 
     def _begin(self, stream: Stream, gate: BrokerId, first: int, now_us: int) -> _Numbers:
         numbers = self._numbers[stream] = _Numbers(gate, first, now_us)
+        self._late.discard(stream)
         before = self._ended.pop(stream, None)
         if before is not None and before.gate == gate:
             numbers.oldest = before.oldest
@@ -136,6 +178,7 @@ class Numbering:
 
     def _end(self, stream: Stream, now_us: int) -> None:
         """Remember a numbering, as long as gates wait for what it numbered."""
+        self._late.discard(stream)
         numbers = self._ended[stream] = self._numbers.pop(stream)
         numbers.since_us = now_us
         for each, before in list(self._ended.items()):
@@ -158,6 +201,7 @@ class Numbering:
                 self._end(stream, now_us)
             else:
                 del self._numbers[stream]
+                self._late.discard(stream)
 
     def is_known(self, stream: Stream, number: int, gate: BrokerId | None) -> bool:
         """Whether a number means anything to a cluster's gate; None: nobody is that now."""

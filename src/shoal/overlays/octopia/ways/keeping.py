@@ -8,7 +8,8 @@ of this broker, after which what others have said is yet to be read, counts for 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from typing import NamedTuple
 
 from shoal.broker.custody import marked
@@ -73,6 +74,26 @@ class Keeping:
     def is_inner(self) -> bool:
         """Whether anything waits for a way in this cluster."""
         return any(part.regions for parts in self._kept.values() for part in parts)
+
+    def has_for(self, client: ClientId, cluster: int) -> bool:
+        """Whether any of a publisher's publications to a cluster wait, numbered or not."""
+        return any(
+            each.publication.publisher == client
+            for part in self._to(cluster)
+            for each in part.publications
+        )
+
+    def has_of(self, host: BrokerId, cluster: int) -> bool:
+        """Whether anything of a host waits that is numbered for a cluster."""
+        return any(
+            cluster in part.shifts and part.publications[0].message_id.broker == host
+            for part in self._to(cluster)
+        )
+
+    def _to(self, cluster: int) -> Iterator[Kept]:
+        """What waits for a way to a cluster."""
+        all_parts = chain.from_iterable(self._kept.values())
+        return (part for part in all_parts if part.owed >> cluster & 1)
 
     def holds_up(self, client: ClientId, cluster: int) -> bool:
         """Whether a publisher's publications to a cluster wait."""
