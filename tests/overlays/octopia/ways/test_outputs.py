@@ -54,6 +54,16 @@ def test_own_sends_count_beyond_what_a_busy_output_passes_in_a_window() -> None:
     assert outputs.cost("B") == 0
 
 
+def test_an_output_that_was_never_busy_passes_no_more_than_the_others() -> None:
+    """It was free whatever was sent, so that a burst piled up in one carrier's output."""
+    outputs = Outputs(Congestion.STEADY, TAU)
+    outputs.renew({"B": LinkLoad(9, 4, 5), "C": LinkLoad(9, 2, 7), "D": LinkLoad(0, 0, 0)}, 1)
+    outputs.sent("D", 14)
+    assert outputs.cost("D") == TAU
+    outputs.sent("D", 1)
+    assert outputs.cost("D") > TAU
+
+
 def test_an_output_is_free_again_below_half_of_the_threshold() -> None:
     outputs = Outputs(Congestion.STEADY, TAU)
     for now_us, waiting, is_congested in (

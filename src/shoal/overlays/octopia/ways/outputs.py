@@ -46,6 +46,8 @@ class Outputs:
         # What was put into each output since the window ended, and what leaves a busy one in one.
         self._sent: Counter[BrokerId] = Counter()
         self._capacity: dict[BrokerId, int] = {}
+        # One that has not been busy yet is taken for as fast as the fastest of those that have.
+        self._most: int | None = None
         # Since when outputs have been congested, as far as windows tell.
         self.since_us: dict[BrokerId, int] = {}
         self._free_since_us: dict[BrokerId, int] = {}
@@ -56,6 +58,7 @@ class Outputs:
         """A window has ended."""
         self._costs = {name: self._formula(load) for name, load in links.items()}
         self._capacity |= {name: load.left for name, load in links.items() if load.waiting}
+        self._most = max(self._capacity.values(), default=None)
         self._sent.clear()
         before, self.since_us = self.since_us, {}
         for name, cost in self._costs.items():
@@ -84,8 +87,9 @@ class Outputs:
         cost = self._costs.get(neighbour, 0.0)
         if not self._is_steady:
             return cost
-        if neighbour in self._capacity:
-            cost += max(0, self._sent[neighbour] - self._capacity[neighbour])
+        capacity = self._capacity.get(neighbour, self._most)
+        if capacity is not None:
+            cost += max(0, self._sent[neighbour] - capacity)
         if neighbour in self.since_us and cost <= self._threshold:
             return self._threshold + (1 + cost) / (1 + self._threshold)
         return cost
