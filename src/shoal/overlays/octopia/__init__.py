@@ -31,6 +31,12 @@ its clusters with it, and asks for no bits any more.
 A publication that is spread (`spreading.py`) owes regions of clusters: each broker on its way keeps
 its own region, and splits what lies beyond among its neighbours, so each is in one copy again.
 
+A gate that dies takes what was numbered for it along, or it is on its way round: only those who
+carry that know what of it comes back.  So they mark the end of it (`order/clearing.py`): whoever
+has lost the gate says so to all of its region, over the links on which it would pass something on,
+and who has heard it of all has all that there is.  That holds for any number of carriers one after
+the other, whoever notices first, and whatever is slow: what is marked is in front of the mark.
+
 Decisions
 ---------
 

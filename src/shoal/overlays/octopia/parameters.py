@@ -72,8 +72,8 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     return_us     ordered: publications are numbered until their shortest way has been free so long
                   (ours): 2 s
     order_us      ordered: a publication waits for one before it at most so long (ours): 30 s
-    doubt_us      the same where another broker enters the cluster since, or the link to where that
-                  was published was lost (ours): 3 s
+    doubt_us      the same where the link to where that was published was lost, or another broker
+                  enters the cluster since, and is not told when all of before has come (ours): 3 s
     patience_us   what has no way waits for one so long, or a quarter longer (ours): 10 s
     retry_us      a broker that was not there is asked again after this (ours): 2 s
     covering      a broker tells its cluster no subscription that another of its own covers (ours;
