@@ -190,6 +190,23 @@ def test_what_is_carried_twice_is_waited_for_as_well() -> None:
     assert (got(here, "S1"), held(here)) == ([1, 2], {})
 
 
+def test_nobody_is_promised_what_one_may_hold_up_of_whom_the_host_knows_nothing() -> None:
+    """The carrier waits for another's word, which is not linked to the host and says none."""
+    here = stage(clusters=4)
+    here.break_link(HOST, "b3")
+    here.congest(CROWDED)
+    here.ask(HOST, "P", publish(1))
+    here.congest()
+    here.ask(HOST, "P", publish(2))
+    kill(here, GATE, "b3")
+    enter_by(here, NEXT)
+    here.settle()
+    assert opened(here) == []
+    assert held(here)[NEXT] == 2
+    wait_in_vain(here, NEXT)
+    assert NEXT not in held(here)
+
+
 @pytest.mark.parametrize("seed", range(30))
 def test_in_order_whenever_what_arrives(seed: int) -> None:
     """A gate dies while publications go round it; links are of any speed."""

@@ -165,9 +165,8 @@ class Clearing:
         return awaited is not None and not awaited
 
     def will_be_cleared(self, cluster: int) -> bool:
-        """Whether all whose answers are awaited have closed the way, so that they will answer."""
-        awaited = self._awaited.get(cluster)
-        if not awaited:
+        """Whether all of the region have closed the way, so that those awaited will answer."""
+        if not self._awaited.get(cluster):
             return False
         gates = [gate for gate, closed in self._closed.items() if closed.cluster == cluster]
-        return any(self._others.get(gate, set()).issuperset(awaited) for gate in gates)
+        return any(self._others.get(gate, set()) >= set(self._near) - {gate} for gate in gates)
