@@ -110,6 +110,9 @@ class Forced(BaseStrategy):
     ) -> None:
         self.overlay.returned(neighbour, carrier, now_us, out)
 
+    def departed(self, broker: BrokerId, now_us: int, out: list[Effect]) -> None:
+        self.overlay.departed(broker, now_us, out)
+
     def leave(self, now_us: int, out: list[Effect]) -> None:
         self.tree.leave(now_us, out)
 

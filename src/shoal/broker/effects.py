@@ -137,6 +137,15 @@ class Costs(msgspec.Struct, frozen=True):
     links: Mapping[BrokerId, float]
 
 
+class Departed(msgspec.Struct, frozen=True):
+    """A broker has left the network, and this one did not hear that the link between them ended.
+
+    It comes behind the word that the link is down; that link will not be there again.
+    """
+
+    broker: BrokerId
+
+
 class Leave(msgspec.Struct, frozen=True):
     """The broker is to leave the network; its clients have gone.
 
@@ -161,6 +170,7 @@ Input = (
     | Measured
     | Loads
     | Costs
+    | Departed
     | Leave
     | Order
 )

@@ -14,6 +14,7 @@ from typing import Any
 from shoal.broker.effects import (
     Answered,
     Costs,
+    Departed,
     Effect,
     Input,
     Leave,
@@ -168,6 +169,8 @@ class Broker:
                 self._strategy.loads(input, now_us, out)
             case Costs():
                 self._strategy.costs(input, now_us, out)
+            case Departed(broker):
+                self._strategy.departed(broker, now_us, out)
             case Leave():
                 try:
                     self._strategy.leave(now_us, out)

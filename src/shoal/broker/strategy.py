@@ -139,6 +139,9 @@ class Strategy(Protocol):
     def costs(self, costs: Costs, now_us: int, out: list[Effect]) -> None:
         """What messages cost, to who asked (`WatchCosts`)."""
 
+    def departed(self, broker: BrokerId, now_us: int, out: list[Effect]) -> None:
+        """A neighbour whose link is down has left the network: it is not to be looked for."""
+
     def leave(self, now_us: int, out: list[Effect]) -> None:
         """The broker is to leave the network; `Left`, now or later, says that it has.
 
@@ -197,6 +200,8 @@ class BaseStrategy:
     def loads(self, loads: Loads, now_us: int, out: list[Effect]) -> None: ...
 
     def costs(self, costs: Costs, now_us: int, out: list[Effect]) -> None: ...
+
+    def departed(self, broker: BrokerId, now_us: int, out: list[Effect]) -> None: ...
 
     def leave(self, now_us: int, out: list[Effect]) -> None:
         """Nobody depends on it."""

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from shoal.broker.effects import LinkChanged, LinkState
+from shoal.broker.effects import Departed, LinkChanged, LinkState
 from shoal.broker.holding import is_from
 from shoal.model import BrokerId
 from shoal.simulation.event_queue import EventQueue
@@ -82,12 +82,14 @@ class Wiring:
         now_us, ends = self._queue.now_us, (source, target)
         if _either_way(ends) in self._ending:
             return
+        if target not in self._brokers:
+            self._queue.push(now_us + DETECTION_US, self._say_departed, ends)
+            return
         if is_lasting:
             self.make_lasting(ends)
         if target in self._brokers[source].links:
             return
-        node = self._brokers.get(target)
-        if node is None or not node.running or _either_way(ends) in self._cuts:
+        if not self._brokers[target].running or _either_way(ends) in self._cuts:
             self._queue.push(now_us + DETECTION_US, self._say_missing, ends)
             return
         up_us = now_us + 2 * self._latency_us(source, target)
@@ -218,6 +220,14 @@ class Wiring:
         node = self._brokers.get(source)
         if node is not None and target not in node.links:
             node.bring(now_us, LinkChanged(target, LinkState.FAILED))
+
+    def _say_departed(self, now_us: int, ends: Ends) -> None:
+        """Tell a broker that a link is not there, and never will be: its other end has left."""
+        self._say_missing(now_us, ends)
+        source, target = ends
+        node = self._brokers.get(source)
+        if node is not None:
+            node.bring(now_us, Departed(target))
 
     def _drop_arrivals(self, broker: BrokerId, doomed: Callable[[Any], bool]) -> None:
         receive = self._brokers[broker].receive

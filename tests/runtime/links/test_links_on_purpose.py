@@ -11,7 +11,10 @@ from shoal.broker.links.controls import Hello, Whereabouts
 from shoal.broker.links.outbox import LinkLimits
 from shoal.overlays.dynatops.parameters import Parameters
 from shoal.overlays.registry import SYSTEMS
+from shoal.overlays.self_organising.protocol import SelfOrganising
+from shoal.overlays.self_organising.quiet_ring.ring_messages import Standing
 from shoal.runtime.links import peer_links
+from shoal.runtime.links.directory import Directory
 from shoal.runtime.storage.journal_files import JournalError
 from shoal.runtime.storage.overlay_file import Overlay
 from tests.runtime.live import LiveNetwork, live, on_loop, received, until
@@ -167,6 +170,49 @@ async def test_who_missed_that_a_link_has_ended_is_told() -> None:
         await until(lambda: told == [("B1", LinkState.FAILED)])
         assert network.links["B2"].neighbours == []
         assert network.overlays["B2"].is_over("B1", 0)
+
+
+@on_loop
+@pytest.mark.parametrize("system", ["tree", "self_organising"])
+async def test_who_has_left_is_dialled_no_more_though_this_end_missed_the_end_of_the_link(
+    system: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """B1 was away then, and hears it from others: it would never be ready, and dial for ever."""
+    monkeypatch.setattr(peer_links, "TICK_S", 0.05)
+    limits = LinkLimits(give_up_us=500_000)
+    async with live((("B1", "B2"), ("B1", "B3")), system=system, limits=limits) as network:
+        links, overlay = network.links["B1"], network.overlays["B1"]
+        links.directory = Directory("B1", (), overlay)
+        await network.kill("B2")
+        links.directory.hear([Whereabouts("B2", 5, has_left=True)])
+        assert links.neighbours == ["B2", "B3"], "it may still have something to hand over"
+        await until(lambda: links.neighbours == ["B3"])
+        await until(lambda: network.nodes["B1"].machine.is_ready)
+        assert overlay.is_over("B2", 0)
+        # Nor does the machine bring it back.
+        assert not any(row.is_in for row in remembered(network, "B1", "B2"))
+
+
+@on_loop
+async def test_who_is_away_and_has_not_left_is_dialled_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peer_links, "TICK_S", 0.05)
+    async with live((("B1", "B2"),), limits=LinkLimits(give_up_us=100_000)) as network:
+        links = network.links["B1"]
+        links.directory = Directory("B1", (), network.overlays["B1"])
+        links.directory.hear([Whereabouts("B2", 5, peers="B2:1")])
+        told = heard(network, "B1")
+        await network.kill("B2")
+        await until(lambda: told == [("B2", LinkState.FAILED)])
+        await network.start("B2")
+        await until(lambda: told[1:] == [("B2", LinkState.UP)])
+
+
+def remembered(network: LiveNetwork, name: str, neighbour: str) -> list[Standing]:
+    """What a broker remembers of a link, if it remembers links."""
+    strategy = network.nodes[name].machine.strategy
+    if not isinstance(strategy, SelfOrganising):
+        return []
+    return [strategy.overlay.memory.standing(neighbour)]
 
 
 @on_loop

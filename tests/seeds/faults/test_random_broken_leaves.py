@@ -52,6 +52,13 @@ def test_a_leave_that_breaks_leaves_one_tree(system: str, patient: bool) -> None
     assert _run(QUICK, system, patient=patient) > 1 or CHOSEN
 
 
+def test_what_was_found_where_links_are_exchanged() -> None:
+    # Who was cut off from a neighbour that had moved looked for another, and closed a cycle.
+    _run((80018,), "self_organising", patient=True)
+    # A broker looked for one that had left as it was away.
+    _run((80024,), "self_organising")
+
+
 @pytest.mark.parametrize("seed", [4, 7])
 def test_no_link_comes_and_goes_while_a_leave_is_broken(seed: int) -> None:
     """It did some 30 to 300 times a second, up to 10 s long: one end wanted it, and the other not.

@@ -120,6 +120,9 @@ class SelfOrganising(AroundTree):
             case _:
                 self.overlay.receive(neighbour, message, now_us, out)
 
+    def departed(self, broker: BrokerId, now_us: int, out: list[Effect]) -> None:
+        self.overlay.departed(broker, now_us, out)
+
     def request(self, client: ClientId, request: Message, now_us: int, out: list[Effect]) -> None:
         if type(request) is not Publish:
             self.routing.request(client, request, now_us, out)

@@ -56,6 +56,11 @@ class Directory:
         """Where brokers are for this one, without those that have left."""
         return [self._here(where) for where in self if not where.has_left]
 
+    def has_left(self, broker: BrokerId) -> bool:
+        """Whether a broker has said so; it may still be handing over what it has."""
+        known = self._known.get(broker)
+        return known is not None and known.has_left
+
     def _here(self, where: Whereabouts) -> Whereabouts:
         """What of a word counts here."""
         return where if where.has_left else self._given.get(where.name, where)

@@ -19,7 +19,7 @@ from itertools import count
 from typing import Any
 
 from shoal.broker.custody import Custody
-from shoal.broker.effects import LinkChanged, LinkState
+from shoal.broker.effects import Departed, LinkChanged, LinkState
 from shoal.broker.links.controls import Hello, Purpose, Whereabouts
 from shoal.broker.links.session import LinkSession
 from shoal.broker.links.states import OutOfStepError
@@ -329,6 +329,11 @@ class PeerLinks:
             if changes and self._spools is not None:
                 self._spools.gone(link.session.neighbour)
             self._changed(link, changes)
+            if self._is_left_over(link, now_us):
+                neighbour = link.session.neighbour
+                _log.warning("the other end has left", extra={"neighbour": neighbour})
+                self._changed(link, link.session.vanish())
+                self._node.bring(Departed(neighbour))
             self._to_flush[link] = None
             if link.session.is_silent(now_us) and link.connection is not None:
                 link.connection.abort("silent")
@@ -339,6 +344,19 @@ class PeerLinks:
         self._handing.see_to_room()
         self._node.schedule_flush()
         self._ticking = asyncio.get_running_loop().call_later(TICK_S, self._tick)
+
+    def _is_left_over(self, link: Link, now_us: int) -> bool:
+        """Whether its other end has left the network, and this one did not hear that it ended.
+
+        Who leaves needs its links until it has handed everything over; and killed meanwhile it
+        comes back for what waits for it.
+        """
+        neighbour, lost_us = link.session.neighbour, link.lost_us
+        if link.is_gone or lost_us is None or self.directory is None:
+            return False
+        is_long_ago = now_us - lost_us > self._settings.limits.give_up_us
+        awaited = self._spools is not None and self._spools.size(neighbour)
+        return is_long_ago and not awaited and self.directory.has_left(neighbour)
 
     # --- connections --------------------------------------------------------------------------
 

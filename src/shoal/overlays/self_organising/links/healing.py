@@ -99,6 +99,8 @@ class _Loss:
     def __init__(self) -> None:
         self.left: list[BrokerId] = []
         self.asked: BrokerId | None = None
+        # Whether anybody was, in any round.
+        self.has_asked = False
 
 
 class Healing:
@@ -147,6 +149,15 @@ class Healing:
             out.append(CancelTimer((HEAL, neighbour)))
             self._let_go(loss, out)
 
+    def parted(self, neighbour: BrokerId, out: list[Effect]) -> None:
+        """It says that the link is none of the tree's any more, for which there are others.
+
+        Unless it has only agreed that another takes this broker in, and that may not have come.
+        """
+        loss = self._losses.get(neighbour)
+        if loss is not None and not loss.has_asked:
+            self.found(neighbour, out)
+
     def linked(self, neighbour: BrokerId, out: list[Effect]) -> bool:
         """A link is up; whether it is one that was asked for here."""
         lost = self._asked_for(neighbour)
@@ -183,7 +194,7 @@ class Healing:
     def _ask_next(self, lost: BrokerId, out: list[Effect]) -> None:
         loss = self._losses[lost]
         if loss.left:
-            loss.asked = loss.left.pop(0)
+            loss.asked, loss.has_asked = loss.left.pop(0), True
             if self._host.is_up(loss.asked):
                 out.append(Send(loss.asked, Orphaned(lost)))
             else:

@@ -163,6 +163,16 @@ class Overlay:
                 return
         self.later(now_us, out, self._change, neighbour, state)
 
+    def departed(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
+        """A neighbour has left the network, and this end of the link did not hear that it ended."""
+        self.later(now_us, out, self._forget, neighbour)
+        self.memory.say(out)
+
+    def _forget(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
+        if self.memory.standing(neighbour).is_in and not self.is_up(neighbour):
+            self.memory.settle(neighbour, now_us, is_in=False)
+            self._part(neighbour, now_us, out)
+
     def later(
         self, now_us: int, out: list[Effect], what: Callable[..., None], *arguments: Any
     ) -> None:
@@ -420,6 +430,7 @@ class Overlay:
             self._end(neighbour, out)
             return
         if not standing.is_in:
+            self.healing.parted(neighbour, out)
             self._part(neighbour, now_us, out)
             return
         if not mine.is_in:
@@ -453,6 +464,7 @@ class Overlay:
             return
         self.memory.put(neighbour, standing)
         if not standing.is_in:
+            self.healing.parted(neighbour, out)
             self._part(neighbour, now_us, out)
             return
         if not self.tree.is_ready:

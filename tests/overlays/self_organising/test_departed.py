@@ -1,0 +1,47 @@
+"""Who was away while a neighbour left the network looks for it no more when it is back."""
+
+from __future__ import annotations
+
+import pytest
+
+from shoal.broker.effects import Leave
+from shoal.overlays.registry import strategy_factory
+from shoal.overlays.self_organising.links.memory import Standing
+from shoal.overlays.self_organising.parameters import Mode, Parameters
+from shoal.overlays.self_organising.protocol import SelfOrganising
+from shoal.simulation.world import World
+from tests.seeds.networks.random_network import SECOND_US, SeededUnderlay
+
+FAULT_US = 20 * SECOND_US
+# Above how long a leaf waits for its neighbour.
+BACK_US = FAULT_US + 80 * SECOND_US
+# By then it has been told, and has asked in vain.
+TOLD_US = BACK_US + 30 * SECOND_US
+
+
+@pytest.mark.parametrize("links", [[("A", "B")], [("A", "B"), ("B", "C"), ("C", "D")]])
+@pytest.mark.parametrize("mode", Mode)
+@pytest.mark.parametrize("is_patient", [False, True])
+def test_who_is_back_does_not_ask_for_ever_for_a_leaf_that_has_left(
+    links: list[tuple[str, str]], mode: Mode, is_patient: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parameters = Parameters(mode=mode, interval_us=SECOND_US)
+    factory = strategy_factory("self_organising", parameters)
+    world = World(links, factory, SeededUnderlay(1), seed=1, is_patient=is_patient)
+    world.crash(FAULT_US, "B")
+    world.queue.push(FAULT_US, lambda now_us, _: world.brokers["A"].bring(now_us, Leave()), None)
+    world.restart(BACK_US, "B")
+    world.run(TOLD_US)
+    assert "A" in world.departures
+    asked: list[str] = []
+    monkeypatch.setattr(World, "open_link", lambda self, source, target, **_: asked.append(target))
+    world.run(TOLD_US + 60 * SECOND_US)
+    assert "A" not in asked
+    assert sorted(world.links) == [ends for ends in links if "A" not in ends]
+    assert not remembered(world.brokers["B"].machine.strategy).is_in
+    assert world.brokers["B"].machine.strategy.is_ready
+
+
+def remembered(strategy: object) -> Standing:
+    assert isinstance(strategy, SelfOrganising)
+    return strategy.overlay.memory.standing("A")
