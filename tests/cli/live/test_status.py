@@ -106,6 +106,51 @@ def test_advice_is_toml_and_counts_the_links_there_are(
     assert code == 1  # B1 does not answer
     assert tomllib.loads(text) == {"links": [["B1", "B3"], ["B2", "B3"]]}
     assert text.startswith("# B1 - B3 instead of B1 - B2: 33 % less")
+    assert "# B1 does not answer" in text
+
+
+def test_where_links_are_not_known_nothing_is_printed_that_could_be_pasted(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It was `links = []` where nobody answers."""
+    found: list[dict[str, Any] | None]
+    for found in ([None, None, None], [says(["B2"]), None, None]):
+        code, text = run(capsys, monkeypatch, tmp_path, found, "--advise")
+        assert code == 2
+        assert "not all links are known" in text
+        assert "B3 does not answer" in text
+        assert "links = [" not in text
+
+
+@pytest.mark.parametrize(
+    ("rule", "remark"),
+    [
+        ("", "# by what brokers handled in the last 25 s or so"),
+        ("frozen = true", "# frozen = true: brokers propose no links"),
+        ("mode = 'exchange'", '# mode = "exchange": brokers exchange links by themselves'),
+    ],
+)
+def test_advice_says_what_it_comes_from_and_that_there_is_none(
+    rule: str,
+    remark: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    found: list[dict[str, Any] | None] = [says(["B2"]), says(["B1", "B3"]), says(["B2"])]
+    rules = f"self_organising.{rule}" if rule else ""
+    code, text = run(capsys, monkeypatch, tmp_path, found, "--advise", rules=rules)
+    assert code == 0
+    assert text.startswith("# no other links are recommended\n" + remark)
+    assert tomllib.loads(text) == {"links": [["B1", "B2"], ["B2", "B3"]]}
+
+
+def test_advice_is_toml_or_all_is_json(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    found: list[dict[str, Any] | None] = [says(["B2"]), says(["B1", "B3"]), says(["B2"])]
+    code, text = run(capsys, monkeypatch, tmp_path, found, "--advise", "--json")
+    assert (code, "--advise: prints TOML; leave --json out" in text) == (2, True)
 
 
 def test_a_system_that_recommends_nothing_says_so(

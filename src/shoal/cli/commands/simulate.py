@@ -118,12 +118,12 @@ def _spread(values: Sequence[float]) -> str:
 
 
 def _advice(parameters: msgspec.Struct, tables: Tables) -> str:
-    """The links that brokers recommend, as TOML; empty when they recommend none."""
-    from shoal.overlays.self_organising.deciding.advice import as_toml, recommend
-    from shoal.overlays.self_organising.parameters import Parameters
+    """The links that brokers recommend, as TOML, or that they recommend none; else empty."""
+    from shoal.overlays.self_organising.deciding.advice import NOTHING, as_toml, recommend
+    from shoal.overlays.self_organising.parameters import Mode, Parameters
     from shoal.overlays.self_organising.records import ProposalRecord
 
-    if not isinstance(parameters, Parameters):
+    if not isinstance(parameters, Parameters) or parameters.mode is not Mode.ADVICE:
         return ""
     columns = tables["proposals"]
     rows = [
@@ -131,8 +131,8 @@ def _advice(parameters: msgspec.Struct, tables: Tables) -> str:
         for values in zip(*columns.values(), strict=True)
     ]
     links = zip(tables["links"]["left"], tables["links"]["right"], strict=True)
-    advice = recommend(links, rows, 2 * parameters.interval_us)
-    return as_toml(advice) if advice.exchanges else ""
+    advice = recommend(links, rows, 2 * parameters.interval_us, parameters)
+    return as_toml(advice, parameters.heuristic) if advice.exchanges else NOTHING
 
 
 class _VirtualTime:

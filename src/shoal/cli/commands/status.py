@@ -27,6 +27,7 @@ from shoal.cli.support.live.selections import selections_table
 from shoal.cli.support.live.statuses import Statuses, ask_status
 
 if TYPE_CHECKING:
+    from shoal.overlays.self_organising.parameters import Parameters
     from shoal.overlays.self_organising.records import ProposalRecord
     from shoal.runtime.network_file import Network
     from shoal.runtime.operations.caller import Caller
@@ -61,6 +62,8 @@ def status(
 
     if watch and (as_json or advise):
         raise UserError("--watch: shows the tables; leave --json and --advise out")
+    if as_json and advise:
+        raise UserError("--advise: prints TOML; leave --json out")
     network = read_network(network_file, has_files=False)
     silent = [broker.name for broker in network.brokers if not broker.admin]
     if len(silent) == len(network.brokers):
@@ -354,6 +357,7 @@ def _advice(network: Network, statuses: Statuses) -> str:
     from shoal.overlays.registry import SYSTEMS
     from shoal.overlays.self_organising.deciding.advice import as_toml, recommend
     from shoal.overlays.self_organising.parameters import Parameters
+    from shoal.overlays.shapes import TopologyError, check_tree
 
     parameters = network.system_parameters or SYSTEMS[network.system].parameters()
     if not isinstance(parameters, Parameters):
@@ -365,5 +369,25 @@ def _advice(network: Network, statuses: Statuses) -> str:
         for name, found in statuses.items()
         for link in (found or {}).get("links", ())
     }
-    advice = recommend(links, _proposals(statuses), 2 * parameters.interval_us)
-    return as_toml(advice)
+    silent = [f"{name} {statuses.why_not(name)}" for name, each in statuses.items() if each is None]
+    if silent:
+        try:
+            check_tree(sorted(statuses), sorted(links))
+        except TopologyError:
+            problem = f"{network.name}: not all links are known: {'; '.join(silent)}"
+            raise UserError(problem) from None
+    advice = recommend(links, _proposals(statuses), 2 * parameters.interval_us, parameters)
+    return as_toml(advice, parameters.heuristic, [*_how_advised(parameters), *silent])
+
+
+def _how_advised(parameters: Parameters) -> Iterator[str]:
+    """What an operator may wonder about."""
+    from shoal.overlays.self_organising.parameters import Mode
+
+    if parameters.frozen:
+        yield "frozen = true: brokers propose no links"
+    elif parameters.mode is Mode.EXCHANGE:
+        yield 'mode = "exchange": brokers exchange links by themselves'
+    else:
+        interval = f"{parameters.interval_us / 1e6:g} s"
+        yield f"by what brokers handled in the last {interval} or so (self_organising.interval_us)"

@@ -6,8 +6,10 @@ import tomllib
 from random import Random
 
 import msgspec
+import pytest
 
 from shoal.overlays.self_organising.deciding.advice import as_toml, recommend
+from shoal.overlays.self_organising.parameters import Heuristic, Parameters
 from shoal.overlays.self_organising.records import ProposalRecord
 from shoal.overlays.shapes import check_tree
 
@@ -69,6 +71,40 @@ def test_whatever_is_advised_the_recommended_links_are_a_tree() -> None:
         advice = recommend(links, rows, 0)
         check_tree(brokers, advice.links)
         assert len(set(advice.links)) == 7
+
+
+def test_taken_together_they_give_no_broker_more_links_than_it_may_have() -> None:
+    line = [*LINE, ("D", "E")]
+    rows = [advised("A", "D", ("A", "B"), 30), advised("C", "E", ("D", "E"), 20)]
+    rows.append(advised("B", "D", ("B", "C"), 10))
+    assert recommend(line, rows, 0).exchanges == rows
+    may_have = Parameters(max_degree=2)
+    assert recommend(line, rows[1:2], 0, may_have).exchanges == []
+    # D has three with the first, two without its link to E, and three again.
+    assert recommend(line, rows, 0, Parameters(max_degree=3)).exchanges == rows
+    assert recommend(line, rows[:1], 0, may_have).exchanges == []
+    # One that only takes another's place at its own end is none more.
+    assert recommend(LINE, [advised("A", "C", ("B", "C"))], 0, may_have).exchanges != []
+
+
+def test_what_the_operator_rules_out_by_now_is_not_recommended() -> None:
+    row = advised("A", "C", ("A", "B"))
+    for rules in (Parameters(pinned=(("B", "A"),)), Parameters(forbidden=(("C", "A"),))):
+        assert recommend(LINE, [row], 0, rules) == (LINE, [])
+
+
+@pytest.mark.parametrize(
+    ("heuristic", "words"),
+    [
+        (Heuristic.COST, "10 % less over 2 links (90 instead of 100 for all of them)"),
+        (Heuristic.INTEREST, "its ends share 100 in an interval, not 90"),
+    ],
+)
+def test_what_is_saved_is_said_as_the_heuristic_weighs_it(heuristic: Heuristic, words: str) -> None:
+    advice = recommend(LINE, [advised("C", "A", ("B", "A"))], 0)
+    printed = as_toml(advice, heuristic, ["so it is"]).splitlines()
+    assert printed[0] == f"# A - C instead of A - B: {words}"
+    assert printed[2:4] == ["# so it is", "links = ["]
 
 
 def test_what_is_printed_is_what_a_network_file_takes() -> None:

@@ -1,8 +1,9 @@
 """The links to recommend, made of what brokers advise one by one.
 
 Each broker advises an exchange of one link in the overlay as it is.  Taken together they must still
-be a tree, so the one that saves most comes first, and one that no longer closes a cycle over the
-link it would replace is left out: when the overlay has changed, brokers advise anew.
+be a tree that the operator's rules allow, so the one that saves most comes first, and one that no
+longer closes a cycle over the link it would replace is left out, or that gives a broker more links
+than it may have by now: when the overlay has changed, brokers advise anew.
 
 >>> def advised(left, right, old, now, then):
 ...     return ProposalRecord(broker=right, at_us=1, outcome="advised", reason="", left=left,
@@ -14,6 +15,7 @@ link it would replace is left out: when the overlay has changed, brokers advise 
 [('A', 'D'), ('B', 'C'), ('C', 'D')]
 >>> print(as_toml(advice))
 # A - D instead of A - B: 56 % less over 2 links (40 instead of 90 per interval)
+# what an exchange saves is estimated for the cycle that its link closes, as if it were the only one
 links = [
   ["A", "D"],
   ["B", "C"],
@@ -24,11 +26,19 @@ links = [
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from shoal.model import BrokerId
+from shoal.overlays.self_organising.parameters import Heuristic, Parameters
 from shoal.overlays.self_organising.records import ProposalRecord
+from shoal.overlays.self_organising.rules import Rules
+
+ESTIMATED = (
+    "what an exchange saves is estimated for the cycle that its link closes, as if it were the "
+    "only one"
+)
+NOTHING = "no other links are recommended"
 
 Link = tuple[BrokerId, BrokerId]
 
@@ -40,12 +50,18 @@ class Advice(NamedTuple):
     exchanges: list[ProposalRecord]
 
 
-def recommend(links: Iterable[Link], proposals: Iterable[ProposalRecord], within_us: int) -> Advice:
+def recommend(
+    links: Iterable[Link],
+    proposals: Iterable[ProposalRecord],
+    within_us: int,
+    parameters: Parameters | None = None,
+) -> Advice:
     """The recommended overlay.
 
     Of several words about one new link the last holds; those do not count any more that are older
-    than the newest by more than `within_us`.
+    than the newest by more than `within_us`.  `parameters` have the operator's rules.
     """
+    rules = Rules(parameters or Parameters())
     rows = sorted(proposals, key=lambda row: row.at_us)
     last = {_in_order((row.left, row.right)): row for row in rows}
     advised = [
@@ -59,28 +75,45 @@ def recommend(links: Iterable[Link], proposals: Iterable[ProposalRecord], within
         new, old = _in_order((row.left, row.right)), _old_link(row)
         if old not in tree or new in tree:
             continue
+        if rules.against_link(*new) or rules.against_removal(*old):
+            continue
         left = [link for link in tree if link != old]
+        if any(rules.is_full(_count(end, left)) for end in new if end not in old):
+            continue
         if row.right not in _reached(row.left, left):
             tree = dict.fromkeys([*left, new])
             taken.append(row)
     return Advice(sorted(tree), taken)
 
 
-def as_toml(advice: Advice) -> str:
-    """The links as a network file has them, each exchange as a comment above."""
-    lines = [f"# {_in_words(row)}" for row in advice.exchanges]
+def as_toml(
+    advice: Advice,
+    heuristic: Heuristic = Heuristic.COST_AND_INTEREST,
+    remarks: Sequence[str] = (),
+) -> str:
+    """The links as a network file has them, each exchange and the remarks as comments above."""
+    comments = [_in_words(row, heuristic) for row in advice.exchanges]
+    comments += [ESTIMATED if advice.exchanges else NOTHING, *remarks]
     pairs = [f"  [{_text(left)}, {_text(right)}]," for left, right in advice.links]
-    return "\n".join([*lines, "links = [", *pairs, "]"])
+    return "\n".join([*(f"# {each}" for each in comments), "links = [", *pairs, "]"])
 
 
-def _in_words(row: ProposalRecord) -> str:
-    old = " - ".join(_old_link(row))
-    text = f"{row.left} - {row.right} instead of {old}"
+def _in_words(row: ProposalRecord, heuristic: Heuristic) -> str:
+    new, old = (" - ".join(ends) for ends in (_in_order((row.left, row.right)), _old_link(row)))
+    text = f"{new} instead of {old}"
     if not row.cost_now or row.cost_then is None:
         return text
+    costs = f"{_number(row.cost_then)} instead of {_number(row.cost_now)}"
     percent = 100 * _saving(row) / row.cost_now
-    costs = f"{_number(row.cost_then)} instead of {_number(row.cost_now)} per interval"
-    return f"{text}: {percent:.0f} % less over {row.hops} links ({costs})"
+    less = f"{text}: {percent:.0f} % less over {row.hops} links"
+    match heuristic:
+        case Heuristic.COST_AND_INTEREST:
+            return f"{less} ({costs} per interval)"
+        case Heuristic.COST:
+            return f"{less} ({costs} for all of them)"
+        case Heuristic.INTEREST:
+            shared = f"{_number(row.cost_now)} in an interval, not {_number(row.cost_then)}"
+            return f"{text}: its ends share {shared}"
 
 
 def _number(cost: float) -> str:
@@ -97,6 +130,11 @@ def _old_link(row: ProposalRecord) -> Link:
 
 def _in_order(link: Link) -> Link:
     return min(link, link[::-1])
+
+
+def _count(broker: BrokerId, links: Iterable[Link]) -> int:
+    """How many of them are its."""
+    return sum(broker in link for link in links)
 
 
 def _reached(start: BrokerId, links: Iterable[Link]) -> set[BrokerId]:
