@@ -138,6 +138,7 @@ class BrokerClients:
             )
             self._reception.moving = self.federation.moving
             self._reception.crowding = self.federation.crowding
+            self._reception.homes = self.federation.roaming.homes
         # What must not be forgotten, if there is somebody to write it (see `restoring`).
         self.journal: Journal | None = None
         self._system_topics = SystemTopics(
@@ -329,20 +330,8 @@ class BrokerClients:
     # --- sessions move between brokers --------------------------------------------------------
 
     def no_room_for(self, client_id: str, user: str, will: Will | None) -> str:
-        """Why there can be no session for a client, or no will of it; empty if there can, or is,
-        here or elsewhere.
-
-        What was granted stays: who has a session at another broker comes with it.
-        """
-        if will is not None:
-            reason = self.sessions.full_of_wills(client_id, user, will)
-            if reason:
-                return reason
-        if client_id in self.sessions:
-            return ""
-        if self.federation is not None and self.federation.roaming.homes.get(client_id) is not None:
-            return ""
-        return self.sessions.full(user)
+        """Why there can be no session for a client, or no will of it; empty if there can."""
+        return self._reception.no_room_for(client_id, user, will)
 
     def must_wait(
         self, connection: ClientConnection, connect: Connect, admission: Admission, now_us: int

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from shoal.model import BrokerId
 from shoal.mqtt.access import Access, Admission, Credentials, Permissions
+from shoal.mqtt.codec.packets import Will
 from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.federation.crowding import Crowding
 from shoal.mqtt.federation.moving import Moving
+from shoal.mqtt.federation.roaming.homes import Homes
 from shoal.mqtt.limits import Limits
 from shoal.mqtt.memory.journal import Journal
 from shoal.mqtt.sessions.session import CANNOT_WRITE
@@ -20,7 +22,8 @@ TOO_MANY = "too many connections"
 
 
 class Reception:
-    """One broker's; in a network `moving` says whether it is drained, `crowding` who has no room.
+    """One broker's; in a network `moving` says whether it is drained, `crowding` who has no
+    room, `homes` where sessions are.
 
     `refusal`: why the disk has publications above QoS 0 refused; empty while it does not.
     """
@@ -39,6 +42,7 @@ class Reception:
         self.refusal = ""
         self.moving: Moving | None = None
         self.crowding: Crowding | None = None
+        self.homes: Homes | None = None
         self.journal: Journal | None = None
         self._broker_id = broker_id
         self._statistics = statistics
@@ -61,6 +65,19 @@ class Reception:
         if self.moving is not None and self.moving.is_draining:
             return self.moving.refusal(credentials.listener)
         return self.access.admit(credentials)
+
+    def no_room_for(self, client_id: str, user: str, will: Will | None) -> str:
+        """Why there can be no session for a client, or no will of it; empty if there can, or is,
+        here or elsewhere.
+
+        What was granted stays: who has a session at another broker comes with it.
+        """
+        if will is not None:
+            reason = self._sessions.full_of_wills(client_id, user, will)
+            if reason:
+                return reason
+        is_elsewhere = self.homes is not None and self.homes.get(client_id) is not None
+        return "" if client_id in self._sessions or is_elsewhere else self._sessions.full(user)
 
     def full(self, now_us: int) -> str:
         """Why no client of another broker may be sent here; empty if it may."""
