@@ -301,9 +301,7 @@ class BrokerClients:
             self._timers.set((SILENCE_TIMER, connection), now_us + terms.keep_alive_us)
         else:
             self._timers.cancel((SILENCE_TIMER, connection))
-        statistics = self.statistics
-        statistics.connected += 1
-        statistics.connected_maximum = max(statistics.connected, statistics.connected_maximum)
+        self.statistics.entered()
         return session, present
 
     def left(

@@ -54,6 +54,11 @@ class Statistics:
         self.subscriptions = 0
         self.retained = 0
 
+    def entered(self) -> None:
+        """One more client is connected."""
+        self.connected += 1
+        self.connected_maximum = max(self.connected, self.connected_maximum)
+
     def texts(self, now_us: int) -> dict[str, str]:
         """The payload of each $SYS topic."""
         uptime_s = (now_us - self.started_us) // MICROSECONDS
