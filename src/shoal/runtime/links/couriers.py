@@ -246,18 +246,7 @@ class Couriers:
         return outgoing
 
     def _session(self, broker: BrokerId) -> LinkSession:
-        settings = self._settings
-        return LinkSession(
-            settings.network,
-            self._node.id,
-            broker,
-            settings.incarnation,
-            _CODEC,
-            settings.limits,
-            Purpose.COURIER,
-            numbers=self._numbers,
-            protocols=settings.protocols,
-        )
+        return self._settings.session(self._node.id, broker, _CODEC, self._numbers, Purpose.COURIER)
 
     async def _keep_dialling(self, broker: BrokerId, outgoing: _Outgoing) -> None:
         pause_s = FIRST_PAUSE_S

@@ -21,7 +21,6 @@ from typing import Any
 from shoal.broker.custody import Custody
 from shoal.broker.effects import Departed, LinkChanged, LinkState
 from shoal.broker.links.controls import Hello, Purpose, Whereabouts
-from shoal.broker.links.session import LinkSession
 from shoal.broker.links.states import OutOfStepError
 from shoal.broker.messages import Message
 from shoal.broker.wire import Codec, WireError
@@ -276,18 +275,14 @@ class PeerLinks:
 
     def _add(self, neighbour: BrokerId, *, is_lasting: bool, opened_us: int | None) -> Link:
         settings, spools = self._settings, self._spools
-        session = LinkSession(
-            settings.network,
+        session = settings.session(
             self._node.id,
             neighbour,
-            settings.incarnation,
             self._codec,
-            settings.limits,
+            self._numbers,
             is_graceful=settings.is_graceful,
             spool=None if spools is None else spools.of(neighbour),
-            numbers=self._numbers,
             opened_us=opened_us,
-            protocols=settings.protocols,
         )
         former = self._links.get(neighbour)
         if former is not None and former.connection is not None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from shoal.broker.links.controls import Hello
+from shoal.broker.links.controls import Hello, Purpose
 from shoal.broker.links.outbox import LinkLimits
 from shoal.broker.links.protocols import OURS, Protocols, agreed
-from shoal.broker.wire import WireError
+from shoal.broker.links.session import LinkSession
+from shoal.broker.links.spool import Spool
+from shoal.broker.wire import Codec, WireError
 from shoal.model import BrokerId
 from shoal.runtime.addresses import Address
 from shoal.runtime.links.peer_connections import PeerConnection
@@ -42,6 +44,34 @@ class PeerSettings(msgspec.Struct, frozen=True, kw_only=True):
     is_graceful: bool = True
     no_joiners: str = ""
     protocols: Protocols = OURS
+
+    def session(
+        self,
+        broker: BrokerId,
+        neighbour: BrokerId,
+        codec: Codec,
+        numbers: Iterator[int],
+        purpose: Purpose = Purpose.LINK,
+        *,
+        is_graceful: bool = False,
+        spool: Spool | None = None,
+        opened_us: int | None = None,
+    ) -> LinkSession:
+        """One of the broker's (see `LinkSession`)."""
+        return LinkSession(
+            self.network,
+            broker,
+            neighbour,
+            self.incarnation,
+            codec,
+            self.limits,
+            purpose,
+            is_graceful=is_graceful,
+            spool=spool,
+            numbers=numbers,
+            opened_us=opened_us,
+            protocols=self.protocols,
+        )
 
 
 def check_peer(
