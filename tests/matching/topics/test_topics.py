@@ -80,7 +80,7 @@ class NaiveTopics:
 
 
 def is_bare(index: TopicIndex) -> bool:
-    return not len(index) and not index._exact and index._root.is_empty()
+    return not len(index) and not index._exact and index._trie.is_empty
 
 
 STEPS = st.one_of(

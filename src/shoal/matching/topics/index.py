@@ -28,7 +28,8 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from shoal.matching.index import MatchIndex
-from shoal.matching.topics.filters import ALL_LEVELS, ONE_LEVEL, TopicFilter, read_topic_filter
+from shoal.matching.topics.filters import TopicFilter, read_topic_filter
+from shoal.matching.topics.trie import Trie
 from shoal.model import EVERYTHING, Attributes, Filter
 
 # Topics whose leaves are remembered until the set of topic filters changes: most publishers send
@@ -55,7 +56,7 @@ class TopicIndex:
     def __init__(self) -> None:
         self._subscriptions: dict[Hashable, TopicSubscription] = {}
         self._exact: dict[str, _Leaf] = {}
-        self._root = _Node()
+        self._trie: Trie[_Leaf] = Trie()
         self._cache: dict[str, _Found] = {}
 
     def __len__(self) -> int:
@@ -88,7 +89,7 @@ class TopicIndex:
         if leaf is None:
             leaf = _Leaf()
             if parts.has_wildcards:
-                self._root.hang(parts.levels, leaf)
+                self._trie.hang(parts.levels, leaf)
             else:
                 self._exact["/".join(parts.levels)] = leaf
             self._cache.clear()
@@ -103,7 +104,7 @@ class TopicIndex:
         leaf.remove(id, filter, parts.group)
         if leaf.is_empty():
             if parts.has_wildcards:
-                self._root.take_down(parts.levels)
+                self._trie.take_down(parts.levels)
             else:
                 del self._exact["/".join(parts.levels)]
             self._cache.clear()
@@ -188,7 +189,7 @@ class TopicIndex:
     def _leaf(self, parts: TopicFilter) -> _Leaf | None:
         """The leaf of one topic filter, if it is there."""
         if parts.has_wildcards:
-            return self._root.leaf(parts.levels)
+            return self._trie.leaf(parts.levels)
         return self._exact.get("/".join(parts.levels))
 
     def _leaves(self, topic: str) -> tuple[_Leaf, ...]:
@@ -206,27 +207,8 @@ class TopicIndex:
 
     def _walk(self, topic: str) -> _Found:
         exact = self._exact.get(topic)
-        found = [] if exact is None else [exact]
-        nodes, seen = [self._root], 1
-        levels = topic.split("/")
-        if topic.startswith("$"):
-            first = self._root.children.get(levels[0])
-            nodes = [] if first is None else [first]
-            del levels[0]
-        for level in levels:
-            named, any_level = [], []
-            for node in nodes:
-                if node.all_below is not None:
-                    found.append(node.all_below)
-                if level in node.children:
-                    named.append(node.children[level])
-                if node.any_level is not None:
-                    any_level.append(node.any_level)
-            nodes = named + any_level
-            seen += len(nodes)
-        found += [node.all_below for node in nodes if node.all_below is not None]
-        found += [node.here for node in nodes if node.here is not None]
-        return _Found(tuple(found), seen)
+        found, places = self._trie.walk(topic)
+        return _Found(tuple(found if exact is None else [exact, *found]), places)
 
 
 class _Found(NamedTuple):
@@ -234,74 +216,6 @@ class _Found(NamedTuple):
 
     leaves: tuple[_Leaf, ...]
     nodes: int
-
-
-class _Node:
-    """One place in the trie: what is under each next level, and the leaves that end here."""
-
-    __slots__ = ("all_below", "any_level", "children", "here")
-
-    def __init__(self) -> None:
-        self.children: dict[str, _Node] = {}
-        self.any_level: _Node | None = None
-        self.all_below: _Leaf | None = None
-        self.here: _Leaf | None = None
-
-    def is_empty(self) -> bool:
-        return not (self.children or self.any_level or self.all_below or self.here)
-
-    def below(self, level: str) -> _Node | None:
-        return self.any_level if level == ONE_LEVEL else self.children.get(level)
-
-    def leaf(self, levels: tuple[str, ...]) -> _Leaf | None:
-        """The leaf at the end of these levels, if it is there."""
-        node: _Node = self
-        for level in levels:
-            if level == ALL_LEVELS:
-                return node.all_below
-            following = node.below(level)
-            if following is None:
-                return None
-            node = following
-        return node.here
-
-    def hang(self, levels: tuple[str, ...], leaf: _Leaf) -> None:
-        """Put a leaf at the end of these levels, growing what is missing of the way."""
-        node = self
-        for level in levels:
-            if level == ALL_LEVELS:
-                node.all_below = leaf
-                return
-            following = node.below(level)
-            if following is None:
-                following = _Node()
-                if level == ONE_LEVEL:
-                    node.any_level = following
-                else:
-                    node.children[level] = following
-            node = following
-        node.here = leaf
-
-    def take_down(self, levels: tuple[str, ...]) -> None:
-        """Take the leaf at the end of these levels away, and the nodes that only led to it."""
-        way: list[tuple[_Node, str]] = []
-        node: _Node = self
-        for level in levels:
-            if level == ALL_LEVELS:
-                node.all_below = None
-                break
-            way.append((node, level))
-            following = node.below(level)
-            assert following is not None
-            node = following
-        else:
-            node.here = None
-        while way and node.is_empty():
-            node, level = way.pop()
-            if level == ONE_LEVEL:
-                node.any_level = None
-            else:
-                del node.children[level]
 
 
 class _Leaf:

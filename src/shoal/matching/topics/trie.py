@@ -1,0 +1,211 @@
+"""Topic filters with wildcards as a trie of levels, in which a run of levels is one step.
+
+A topic may lead to most of its places: where filters of 150 levels each had a place for each level,
+one walk over 8,000 of them went over 400,000.  With runs there are at most two places for each
+filter, however many levels it has.
+
+Source: D. R. Morrison, "PATRICIA", Journal of the ACM 15(4), 1968; levels in place of bits.
+
+>>> trie = Trie()
+>>> for text in ("a/b/c/+", "a/b/#", "a/+/c/d"):
+...     trie.hang(tuple(text.split("/")), text)
+>>> trie.walk("a/b/c/d")
+(['a/b/#', 'a/b/c/+', 'a/+/c/d'], 5)
+>>> trie.take_down(("a", "b", "#"))
+>>> trie.walk("a/b/c/d"), trie.leaf(("a", "b", "#"))
+((['a/b/c/+', 'a/+/c/d'], 4), None)
+"""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+from shoal.matching.topics.filters import ALL_LEVELS, ONE_LEVEL
+
+Leaf = TypeVar("Leaf")
+Levels = tuple[str, ...]
+
+
+class _Node(Generic[Leaf]):
+    """A place behind a level and the `run` of levels that follow it, some of which may be any; what
+    ends here, or goes on, by the next level.
+    """
+
+    __slots__ = ("all_below", "any_level", "children", "has_wild", "here", "run")
+
+    def __init__(self, run: Levels = ()) -> None:
+        self.run = run
+        self.has_wild = ONE_LEVEL in run
+        self.children: dict[str, _Node[Leaf]] = {}
+        self.any_level: _Node[Leaf] | None = None
+        self.all_below: Leaf | None = None
+        self.here: Leaf | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.children or self.any_level or self.all_below or self.here)
+
+    def below(self, level: str) -> _Node[Leaf] | None:
+        return self.any_level if level == ONE_LEVEL else self.children.get(level)
+
+    def put(self, level: str, node: _Node[Leaf] | None) -> None:
+        """What is below a level from now on; None: nothing."""
+        if level == ONE_LEVEL:
+            self.any_level = node
+        elif node is not None:
+            self.children[level] = node
+        else:
+            del self.children[level]
+
+    def split(self, at: int) -> _Node[Leaf]:
+        """A node in place of this one, which ends before that level of the run."""
+        first: _Node[Leaf] = _Node(self.run[:at])
+        first.put(self.run[at], self)
+        self.run = self.run[at + 1 :]
+        self.has_wild = ONE_LEVEL in self.run
+        return first
+
+    @property
+    def joined(self) -> _Node[Leaf]:
+        """This one; or if all that it has is one level below, what is there, in its place."""
+        if self.all_below or self.here or len(self.children) + (self.any_level is not None) != 1:
+            return self
+        level = next(iter(self.children), ONE_LEVEL)
+        child = self.below(level)
+        assert child is not None
+        child.run = (*self.run, level, *child.run)
+        child.has_wild = ONE_LEVEL in child.run
+        return child
+
+    def follows(self, levels: Levels, at: int) -> bool:
+        """Whether those from there on begin with the run."""
+        run = self.run
+        following = levels[at : at + len(run)]
+        if not self.has_wild:
+            return following == run
+        if len(following) < len(run):
+            return False
+        for one, other in zip(run, following, strict=True):  # as it is the quickest
+            if one != other and one != ONE_LEVEL:
+                return False
+        return True
+
+
+class Trie(Generic[Leaf]):
+    """Leaves by topic filters, as levels; which match a topic.  It is the same however it came
+    about.  No leaf may be false.
+    """
+
+    def __init__(self) -> None:
+        self._root: _Node[Leaf] = _Node()
+
+    @property
+    def is_empty(self) -> bool:
+        return self._root.is_empty
+
+    def leaf(self, levels: Levels) -> Leaf | None:
+        """The leaf at the end of these levels, if it is there."""
+        node, at = self._root, 0
+        while at < len(levels):
+            if levels[at] == ALL_LEVELS:
+                return node.all_below
+            following = node.below(levels[at])
+            at += 1
+            if following is None or levels[at : at + len(following.run)] != following.run:
+                return None
+            node, at = following, at + len(following.run)
+        return node.here
+
+    def hang(self, levels: Levels, leaf: Leaf) -> None:
+        """Put a leaf at the end of these levels, growing what is missing of the way."""
+        node, at = self._root, 0
+        while at < len(levels):
+            level = levels[at]
+            if level == ALL_LEVELS:
+                node.all_below = leaf
+                return
+            at += 1
+            following = node.below(level)
+            if following is None:
+                end = len(levels) - (levels[-1] == ALL_LEVELS)
+                following = _Node(levels[at:end])
+                node.put(level, following)
+            else:
+                same = _length_of_same(following.run, levels[at:])
+                if same < len(following.run):
+                    following = following.split(same)
+                    node.put(level, following)
+            node, at = following, at + len(following.run)
+        node.here = leaf
+
+    def take_down(self, levels: Levels) -> None:
+        """Take the leaf at the end of these levels away, and the nodes that only led to it."""
+        way: list[tuple[_Node[Leaf], str]] = []
+        node, at = self._root, 0
+        while at < len(levels) and levels[at] != ALL_LEVELS:
+            way.append((node, levels[at]))
+            following = node.below(levels[at])
+            assert following is not None
+            node, at = following, at + 1 + len(following.run)
+        if at < len(levels):
+            node.all_below = None
+        else:
+            node.here = None
+        while way:
+            before, level = way.pop()
+            if node.is_empty:
+                before.put(level, None)
+            else:
+                joined = node.joined
+                if joined is node:
+                    return
+                before.put(level, joined)
+            node = before
+
+    def walk(self, topic: str) -> tuple[list[Leaf], int]:
+        """The leaves of all filters that match a topic, and how many places were looked at.
+
+        What begins with a wildcard does not match a topic that begins with `$`.
+        """
+        levels = tuple(topic.split("/"))
+        most, seen = len(levels), 0
+        found: list[Leaf] = []
+        # By how many levels were matched: those behind a name, and those behind a wildcard.
+        named: list[list[_Node[Leaf]]] = [[] for _ in range(most + 1)]
+        wild: list[list[_Node[Leaf]]] = [[] for _ in range(most + 1)]
+        if topic[:1] != "$":
+            named[0].append(self._root)
+        elif (first := self._root.children.get(levels[0])) and first.follows(levels, 1):
+            named[1 + len(first.run)].append(first)
+        for at, level in enumerate(levels):
+            nodes = named[at] + wild[at]
+            seen += len(nodes)
+            after = at + 1
+            next_named, next_wild = named[after], wild[after]
+            for node in nodes:
+                if node.all_below is not None:
+                    found.append(node.all_below)
+                if level in node.children:
+                    following = node.children[level]
+                    if not following.run:
+                        next_named.append(following)
+                    elif following.follows(levels, after):
+                        named[after + len(following.run)].append(following)
+                any_level = node.any_level
+                if any_level is not None:
+                    if not any_level.run:
+                        next_wild.append(any_level)
+                    elif any_level.follows(levels, after):
+                        wild[after + len(any_level.run)].append(any_level)
+        nodes = named[most] + wild[most]
+        found += [node.all_below for node in nodes if node.all_below is not None]
+        found += [node.here for node in nodes if node.here is not None]
+        return found, seen + len(nodes)
+
+
+def _length_of_same(run: Levels, levels: Levels) -> int:
+    """With how many of the same they begin."""
+    for number, (one, other) in enumerate(zip(run, levels, strict=False)):
+        if one != other:
+            return number
+    return min(len(run), len(levels))
