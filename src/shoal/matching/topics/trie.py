@@ -179,6 +179,8 @@ class Trie(Generic[Leaf]):
             named[1 + len(first.run)].append(first)
         for at, level in enumerate(levels):
             nodes = named[at] + wild[at]
+            if not nodes:
+                continue
             seen += len(nodes)
             after = at + 1
             next_named, next_wild = named[after], wild[after]
@@ -187,16 +189,30 @@ class Trie(Generic[Leaf]):
                     found.append(node.all_below)
                 if level in node.children:
                     following = node.children[level]
-                    if not following.run:
+                    run = following.run
+                    if not run:
                         next_named.append(following)
-                    elif following.follows(levels, after):
-                        named[after + len(following.run)].append(following)
+                    elif following.has_wild:
+                        if following.follows(levels, after):
+                            named[after + len(run)].append(following)
+                    elif after < most and run[0] == levels[after]:
+                        if len(run) == 1:
+                            named[after + 1].append(following)
+                        elif levels[after : after + len(run)] == run:
+                            named[after + len(run)].append(following)
                 any_level = node.any_level
                 if any_level is not None:
-                    if not any_level.run:
+                    run = any_level.run
+                    if not run:
                         next_wild.append(any_level)
-                    elif any_level.follows(levels, after):
-                        wild[after + len(any_level.run)].append(any_level)
+                    elif any_level.has_wild:
+                        if any_level.follows(levels, after):
+                            wild[after + len(run)].append(any_level)
+                    elif after < most and run[0] == levels[after]:
+                        if len(run) == 1:
+                            wild[after + 1].append(any_level)
+                        elif levels[after : after + len(run)] == run:
+                            wild[after + len(run)].append(any_level)
         nodes = named[most] + wild[most]
         found += [node.all_below for node in nodes if node.all_below is not None]
         found += [node.here for node in nodes if node.here is not None]
