@@ -140,7 +140,8 @@ def test_judges_compare_ways() -> None:
     ]
     by_id = {one.id: one for one in judge_claims(CLAIMS, Evidence(found, "quotes"), "quotes")}
     assert (by_id["delay-100"].verdict, by_id["delay-100"].ours) == ("met", "18 % less")
-    assert (by_id["order"].verdict, by_id["order"].ours) == ("met", "3.8 % at 100,000 more")
+    assert by_id["order"].verdict == "met"
+    assert by_id["order"].ours == "3.8 % more at 100,000 a minute"
     assert by_id["steady"].verdict == "met"
     assert by_id["9a"].verdict == by_id["delay-60"].verdict == "not run"
 
@@ -183,6 +184,6 @@ def test_what_was_not_run_is_said(tmp_path: Path) -> None:
             write_summary(Path(run.file), msgspec.structs.replace(summary, key=run.key))
     some = conclude(runs, SCALES["small"], {"quotes": "some quotes"})
     assert "not run" in {one.verdict for one in some.report.claims} > {"not run"}
-    assert [len(table.rows) for table in some.report.tables] == [21, 0, 0, 0, 0, 0, 0]
+    assert [len(table.rows) for table in some.report.tables] == [21]
     assert sum(len(figure.lines) for figure in some.report.groups[0].figures) == 21
     assert {one.id for one in write_conclusion(tmp_path, some)} == {one.id for one in CLAIMS}

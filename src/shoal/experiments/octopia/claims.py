@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise, repeat
 
 from shoal.experiments.octopia.evidence import Evidence
 from shoal.experiments.octopia.grid import RATES, Part, Way
@@ -59,8 +59,23 @@ def percent(share: float) -> str:
     return f"{text} %".replace("-", "\N{MINUS SIGN}")
 
 
-def _each(shares: Mapping[int, float]) -> str:
-    return ", ".join(f"{percent(share)} at {value:,}" for value, share in shares.items())
+# What is varied, as rows of claims name it.
+AT: Mapping[str, str] = {
+    "publishers": "with {:,}",
+    "subscribers": "with {:,}",
+    "burst": "at {:,} a minute",
+    "output": "at {:,} µs",
+    "clusters": "with {:,} clusters",
+    "sources": "with {:,} at a time",
+}
+
+
+def _each(shares: Mapping[int, float], part: Part, word: str = "") -> str:
+    """Each share of what is varied, the first with `word`."""
+    at = AT.get(part, "at {:,}")
+    words = chain([f" {word}" if word else ""], repeat(""))
+    rows = zip(words, shares.items(), strict=False)
+    return ", ".join(f"{percent(share)}{more} {at.format(value)}" for more, (value, share) in rows)
 
 
 def cut_in(part: Part, figure: str, ours: Way, theirs: Way) -> Judge:
@@ -70,7 +85,7 @@ def cut_in(part: Part, figure: str, ours: Way, theirs: Way) -> Judge:
         shares = evidence.cut(part, VARIED[part], figure, ours, theirs)
         if not shares:
             return None
-        return Outcome(f"{_each(shares)} less", statistics.fmean(shares.values()))
+        return Outcome(_each(shares, part, "less"), statistics.fmean(shares.values()))
 
     return judge
 
@@ -95,7 +110,7 @@ def more_in(part: Part, figure: str, ours: Way, theirs: Way) -> Judge:
             return None
         shares = evidence.cut(part, VARIED[part], figure, ours, theirs)
         more = {value: -share for value, share in shares.items()}
-        return Outcome(f"{_each(more)} more", -found.value)
+        return Outcome(_each(more, part, "more"), -found.value)
 
     return judge
 
@@ -174,7 +189,7 @@ def falls(varied: str, part: Part, *, is_rising: bool) -> Judge:
             return None
         ordered = [round(gains[value], 3) for value in sorted(gains, reverse=not is_rising)]
         steps = [after < before for before, after in pairwise(ordered)]
-        return Outcome(f"gains: {_each(gains)}", sum(steps) / len(steps))
+        return Outcome(f"gains: {_each(gains, part)}", sum(steps) / len(steps))
 
     return judge
 
@@ -190,7 +205,7 @@ def price_of_order(part: Part) -> Judge:
         if not shares:
             return None
         more = {value: -share for value, share in shares.items()}
-        return Outcome(f"{_each(more)} more", max(more.values()))
+        return Outcome(_each(more, part, "more"), max(more.values()))
 
     return judge
 
@@ -223,7 +238,7 @@ def gains_at_every(part: Part) -> Judge:
         if not shares:
             return None
         wins = [share > 0 for share in shares.values()]
-        return Outcome(f"{_each(shares)} less", sum(wins) / len(wins))
+        return Outcome(_each(shares, part, "less"), sum(wins) / len(wins))
 
     return judge
 
@@ -247,13 +262,15 @@ def steadier(evidence: Evidence) -> Outcome | None:
     if not shares:
         return None
     wins = [share > 0 for share in shares.values()]
-    return Outcome(f"{_each(shares)} less", sum(wins) / len(wins))
+    return Outcome(_each(shares, "burst", "less"), sum(wins) / len(wins))
 
 
 def spread_gains(evidence: Evidence) -> Outcome | None:
     """How much shorter the mean delay of all is where bursts are spread over trees; the least."""
     shares = evidence.cut("burst", "rate", "mean_s", "spread", "idr")
-    return Outcome(f"{_each(shares)} less", min(shares.values())) if shares else None
+    if not shares:
+        return None
+    return Outcome(_each(shares, "burst", "less"), min(shares.values()))
 
 
 # --- all of them --------------------------------------------------------------------------------

@@ -61,9 +61,9 @@ def conclude(runs: Sequence[Task], scale: Scale, described: Mapping[str, str]) -
         claims=tuple(
             finding for each in evidence for finding in judge_claims(CLAIMS, each, each.name)
         ),
-        tables=tuple(table for each in evidence for table in _tables(each)),
+        tables=tuple(table for each in evidence for table in _tables(each) if table.rows),
         groups=tuple(
-            Group(title=each.name, figures=tuple(_figures(each, f"{number}")))
+            Group(title=f"Figures ({each.name})", figures=tuple(_figures(each, f"{number}")))
             for number, each in enumerate(evidence)
         ),
     )
@@ -131,6 +131,17 @@ def _thinned(series: Sequence[float]) -> Points:
 
 # --- tables -------------------------------------------------------------------------------------
 
+# What is varied, at the head of its column.
+COLUMNS: Mapping[Part, str] = {
+    "burst": "a minute",
+    "output": "µs a copy",
+    "links": "µs a copy",
+    "matched": "% match",
+    "uneven": "µs a link",
+    "clusters": "clusters",
+    "sources": "bursts",
+}
+
 
 def _tables(evidence: Evidence) -> Iterator[Table]:
     yield _burst_table(evidence, "burst", "Bursts", "By notifications a minute of the burst.")
@@ -164,7 +175,7 @@ def _burst_table(evidence: Evidence, part: Part, title: str, caption: str) -> Ta
         "for good; then the share that is, what waits at the host's outputs to other clusters in "
         "the mean, copies of a publication, and deliveries behind a later one.",
         (
-            "",
+            COLUMNS[part],
             "routing",
             "mean",
             "burst",
@@ -192,6 +203,6 @@ def _uneven_table(evidence: Evidence) -> Table:
         f"Uneven links ({evidence.name})",
         "Subscriptions where links take from 200 µs to so many, at random: how long one takes to "
         "all brokers that keep it, in ms, rows in a PRT, messages for each.",
-        ("", "routing", "delay", "rows", "messages"),
+        (COLUMNS["uneven"], "routing", "delay", "rows", "messages"),
         sorted(rows, key=lambda row: int(row[0].replace(",", ""))),
     )
