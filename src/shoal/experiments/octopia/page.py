@@ -63,8 +63,9 @@ def conclude(runs: Sequence[Task], scale: Scale, described: Mapping[str, str]) -
         ),
         tables=tuple(table for each in evidence for table in _tables(each) if table.rows),
         groups=tuple(
-            Group(title=f"Figures ({each.name})", figures=tuple(_figures(each, f"{number}")))
+            Group(title=f"Figures ({each.name})", figures=figures)
             for number, each in enumerate(evidence)
+            if (figures := tuple(_figures(each, f"{number}")))
         ),
     )
     return Conclusion(report, {"metrics": Rows(list(_rows(found)), METRICS)})
@@ -102,25 +103,32 @@ def _figures(evidence: Evidence, number: str) -> Iterator[Figure]:
         for way, label in ends:
             runs = evidence.by(part, "count", way)
             lines.append((label, [(at, one.figures[metric]) for at, one in runs.items()]))
-        yield draw(
-            f"{number}-figure-{name}", f"Figure {name}: {title}", "in the mean", (part, unit), lines
-        )
+        if any(points for _, points in lines):
+            yield draw(
+                f"{number}-figure-{name}",
+                f"Figure {name}: {title}",
+                "in the mean",
+                (part, unit),
+                lines,
+            )
     for rate in RATES:
         ways: list[tuple[str, Points]] = []
         for way in (*PAPERS, *OURS):
             run = evidence.by("burst", "rate", way).get(rate)
             if run is not None:
                 ways.append((NAMES[way], _thinned(run.series)))
-        yield draw(
-            f"{number}-figure-12-{rate}",
-            f"Figure 12: {rate // 1000} K a minute",
-            "the longest delay of deliveries in a row, as many as the paper's 1,000 at this scale",
-            ("deliveries in a row", "s"),
-            ways,
-            looks=LOOKS,
-            x_scale="linear",
-            marks=False,
-        )
+        if ways:
+            yield draw(
+                f"{number}-figure-12-{rate}",
+                f"Figure 12: {rate // 1000} K a minute",
+                "the longest delay of deliveries in a row, as many as the paper's 1,000 at this "
+                "scale",
+                ("deliveries in a row", "s"),
+                ways,
+                looks=LOOKS,
+                x_scale="linear",
+                marks=False,
+            )
 
 
 def _thinned(series: Sequence[float]) -> Points:
