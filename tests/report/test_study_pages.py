@@ -116,8 +116,24 @@ def test_figures_are_at_the_right() -> None:
     words = Table(title="", caption="", columns=("a", "b"), rows=(("word", "5 %"), ("4", "")))
     html = page(msgspec.structs.replace(STUDY, tables=(words,)))
     assert '<td>word</td><td class="number">5 %</td>' in html
-    empty = msgspec.structs.replace(words, rows=())
-    assert "<th" in page(msgspec.structs.replace(STUDY, tables=(empty,)))
+
+
+def test_what_was_not_measured_is_said_in_the_place_of_rows_and_lines() -> None:
+    table = Table(title="Regret", caption="", columns=("a column", "b"), rows=())
+    figure = msgspec.structs.replace(FIGURE, lines=())
+    study = msgspec.structs.replace(
+        STUDY, tables=(table,), groups=(Group(title="Figure 5", figures=(figure,)),)
+    )
+    assert page(study).count("nothing was measured") == 2
+    assert "a column" not in page(study)
+    assert "nothing was measured" in markdown(study)
+
+
+def test_numbers_stay_with_their_units() -> None:
+    claim = msgspec.structs.replace(LOAD, paper="19 MB", band="5 % more", ours="X = 5: 4 ms")
+    html = page(msgspec.structs.replace(STUDY, claims=(claim,)))
+    for text in ("19 MB", "5 %", "X = 5", "4 ms"):
+        assert text.replace(" ", "\N{NO-BREAK SPACE}") in html
 
 
 def test_the_folder_holds_what_the_text_links_to(tmp_path: Path) -> None:

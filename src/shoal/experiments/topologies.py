@@ -39,10 +39,11 @@ def scenario_links(chosen: scenario.Scenario, workload: Workload) -> list[Link]:
     if strangers := system.strangers(chosen.parameters, names):
         raise TopologyError(f"{'; '.join(strangers)}; there are {', '.join(names)}")
     if system.links is not None:
-        return list(system.make_links(chosen.parameters, names))
-    if system.shape.opens_links:
+        links = list(system.make_links(chosen.parameters, names))
+    elif system.shape.opens_links:
         return []
-    links = build_links(chosen.topology, workload.brokers, workload.links, chosen.seed)
+    else:
+        links = build_links(chosen.topology, workload.brokers, workload.links, chosen.seed)
     system.shape.check(names, links)
     return links
 

@@ -24,6 +24,8 @@ from shoal.report.study import Figure, Line
 WIDTH, HEIGHT = 560, 340
 LEFT, RIGHT, TOP, BOTTOM = 66, 14, 26, 44
 LEGEND_ROW, LEGEND_KEY, MOST_COLUMNS = 17, 34, 5
+# What stands in the place of lines, and of rows, of which there are none; and how high it is.
+UNMEASURED, UNMEASURED_HEIGHT = "nothing was measured", 40
 
 # Okabe and Ito's palette after a grey for the reference; shades of its second and third colour,
 # for series that come in degrees; then the same again, dashed.
@@ -61,28 +63,31 @@ def plot(figure: Figure) -> Markup:
     rows = math.ceil(len(figure.lines) / columns)
     height = HEIGHT + rows * LEGEND_ROW + 6
     if not points:
-        marks: Markup = tag("text", "nothing was measured", x=LEFT, y=TOP + 20)
+        height = UNMEASURED_HEIGHT
+        marks = tag("text", UNMEASURED, x=8, y=14)
     else:
         x = _axis([x for x, _ in points], figure.x_scale, LEFT + 12, WIDTH - RIGHT - 12)
         values = [y for _, y in points if y is not None]
         y = _axis(values, figure.y_scale, HEIGHT - BOTTOM, TOP, zero=True)
         marks = join(
+            tag("text", figure.y_label, x=8, y=14, class_="unit"),
             _frame(x, y),
             [
                 _series(line, _number(line, place), x, y, figure)
+                for place, line in enumerate(figure.lines)
+            ],
+            tag(
+                "text", figure.x_label, x=(LEFT + WIDTH - RIGHT) / 2, y=HEIGHT - 6, class_="middle"
+            ),
+            [
+                _legend(line, place, columns, marks=figure.marks)
                 for place, line in enumerate(figure.lines)
             ],
         )
     return tag(
         "svg",
         tag("style", Markup(STYLE)),
-        tag("text", figure.y_label, x=8, y=14, class_="unit"),
         marks,
-        tag("text", figure.x_label, x=(LEFT + WIDTH - RIGHT) / 2, y=HEIGHT - 6, class_="middle"),
-        [
-            _legend(line, place, columns, marks=figure.marks)
-            for place, line in enumerate(figure.lines)
-        ],
         xmlns="http://www.w3.org/2000/svg",
         viewBox=f"0 0 {WIDTH} {height}",
         role="img",

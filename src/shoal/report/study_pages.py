@@ -14,7 +14,7 @@ from importlib import resources
 from pathlib import Path
 
 from shoal.report.drawing.markup import Markup, join, tag
-from shoal.report.plots import plot
+from shoal.report.plots import UNMEASURED, plot
 from shoal.report.study import (
     Figure,
     Finding,
@@ -65,7 +65,7 @@ def markdown(study: StudyReport) -> str:
         )
     for table in study.tables:
         lines += [f"## {table.title}", "", table.caption, ""]
-        lines += table_rows(table.columns, table.rows)
+        lines += table_rows(table.columns, table.rows) if table.rows else [UNMEASURED, ""]
     for group in study.groups:
         lines += [f"## {group.title}", ""]
         for figure in group.figures:
@@ -176,8 +176,8 @@ def _claim(found: Sequence[Finding], headings: Mapping[str, str]) -> Markup:
     row = tag(
         "tr",
         tag("td", found[0].claim),
-        tag("td", found[0].paper, data_heading=paper),
-        tag("td", found[0].band, data_heading=band),
+        tag("td", _unbroken(found[0].paper), data_heading=paper),
+        tag("td", _unbroken(found[0].band), data_heading=band),
         [
             tag("td", verdict_cell(by_name[name]), data_heading=heading)
             if name in by_name
@@ -197,10 +197,13 @@ def _claim(found: Sequence[Finding], headings: Mapping[str, str]) -> Markup:
 def verdict_cell(one: Finding) -> Markup:
     """A verdict, and the figures that it stands on."""
     badge = tag("span", one.verdict, class_=f"verdict {one.verdict.replace(' ', '-')}")
-    # A number stays in one line with its unit or name.
-    unbroken = r"(?<=\d) (?=%|s\b|ms\b|bytes\b)|(?<=X) (?==)|(?<==) (?=\d)"
-    ours = re.sub(unbroken, "\N{NO-BREAK SPACE}", one.ours)
-    return join(badge, tag("p", ours) if ours else None)
+    return join(badge, tag("p", _unbroken(one.ours)) if one.ours else None)
+
+
+def _unbroken(text: str) -> str:
+    """A number stays in one line with its unit or name."""
+    unbroken = r"(?<=\d) (?=%|s\b|ms\b|MB\b|bytes\b)|(?<=X) (?==)|(?<==) (?=\d)"
+    return re.sub(unbroken, "\N{NO-BREAK SPACE}", text)
 
 
 def _table(number: int, table: Table) -> Markup:
@@ -208,7 +211,7 @@ def _table(number: int, table: Table) -> Markup:
         "section",
         tag("h2", table.title),
         tag("p", table.caption, class_="note"),
-        plain_table(table.columns, table.rows),
+        plain_table(table.columns, table.rows) if table.rows else tag("p", UNMEASURED),
         id_=f"table-{number}",
     )
 

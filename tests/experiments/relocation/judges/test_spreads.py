@@ -88,6 +88,16 @@ def test_what_was_not_run_has_no_outcome(judge: Judge) -> None:
     assert judge(given_by({BASELINE: {1: 3.0}})) is None
 
 
+def test_spreads_of_one_setting_are_named_together() -> None:
+    given = given_by({LOAD: {1: 9, 4: 8}, DELAY: {1: 8, 4: 10}, POP: {1: 9, 4: 9}})
+    outcome = higher([WIDE], [LOAD, DELAY], POP, "delay_us")(given)
+    assert outcome is not None
+    assert outcome.ours.startswith(
+        "at 1 of 4 spreads; not at X = 1, 4 (load100, wide clustered); "
+        "X = 1 (delay100, wide clustered); "
+    )
+
+
 @pytest.mark.parametrize(("pick", "value"), [("least", 0.2), ("mean", 0.3), ("greatest", 0.4)])
 def test_ratios_to_another_setting(pick: Pick, value: float) -> None:
     given = given_by({POP: {1: 10, 2: 10}, DELAY: {1: 2, 2: 4}})

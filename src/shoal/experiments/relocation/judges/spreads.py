@@ -191,8 +191,14 @@ def _where(holds: Mapping[str, bool]) -> Outcome | None:
         return None
     fails = [name for name, held in holds.items() if not held]
     text = f"at {len(holds) - len(fails)} of {len(holds)} spreads"
+    # Spreads of one setting and place together: "1 (load100, wide random)".
+    together: dict[str, list[str]] = {}
+    for name in fails:
+        spread, _, of = name.partition(" ")
+        together.setdefault(of, []).append(spread)
+    found = (f"X = {', '.join(spreads)} {of}".rstrip() for of, spreads in together.items())
     if fails:
-        text += f"; not at X = {', '.join(fails)}"
+        text += f"; not at {'; '.join(found)}"
     return Outcome(text, 1 - len(fails) / len(holds))
 
 
