@@ -8,6 +8,7 @@ from contextlib import nullcontext
 from itertools import pairwise
 from pathlib import Path
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -25,6 +26,7 @@ from shoal.experiments.topologies import (
     star,
     uniform_tree,
 )
+from shoal.overlays.registry import SYSTEMS
 from shoal.overlays.shapes import Link, TopologyError, balanced_tree, check_tree
 from shoal.overlays.trace_rows import OverlayLink
 from shoal.simulation.links.underlay import Coordinates, great_circle_km
@@ -167,6 +169,21 @@ def test_a_system_has_links_of_its_shape(
     )
     with pytest.raises(TopologyError, match=problem) if problem else nullcontext():
         assert scenario_links(chosen, workload) == links
+
+
+def test_links_that_a_system_makes_are_of_its_shape(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As those of a network file are: nobody sees a broker's link to itself."""
+    system = msgspec.structs.replace(
+        SYSTEMS["flooding"],
+        links=lambda parameters, brokers: [(brokers[0], broker) for broker in brokers],
+    )
+    monkeypatch.setitem(SYSTEMS, "flooding", system)
+    rows = [BrokerRow(broker=f"B{number}") for number in range(3)]
+    data = {"name": "n", "system": "flooding", "workload": {"path": str(tmp_path)}}
+    with pytest.raises(TopologyError, match="link B0 - B0 joins a broker to itself"):
+        scenario_links(scenario.parse_scenario(data), Workload(rows, [], [], NO_EVENTS, None))
 
 
 def test_parameters_that_name_no_broker_of_the_workload(tmp_path: Path) -> None:

@@ -56,6 +56,16 @@ def test_a_good_one_is_there_once_however_often_it_is_named(module: str) -> None
         ("strategy=Guest, ", "", "TypeError: Missing required argument 'strategy' ("),
         ("parameters=Parameters", "parameters=Parameters()", "give the class itself"),
         ('hub: str = ""', "hub: str", "Parameters.hub has no default; give it one"),
+        (
+            "shown=(",
+            "complete=lambda parameters, brokers: brokers, shown=(",
+            "complete gives tuple; it is to give Parameters",
+        ),
+        (
+            "shown=(",
+            "complete=lambda parameters: parameters, shown=(",
+            "complete: TypeError: <lambda>() takes 1 positional argument",
+        ),
         ("(Said,)", "(Guest,)", "messages has Guest; list classes that derive from "),
         (
             "Message, frozen=True",

@@ -88,6 +88,18 @@ def _check_parameters(system: System) -> None:
     for field in msgspec.structs.fields(kind):
         if field.required:
             raise SystemModuleError(f"{kind.__name__}.{field.name} has no default; give it one")
+    try:
+        made = system.complete(kind(), ("B1", "B2"))
+    except ValueError:
+        return  # two may be too few
+    except Exception as error:
+        raise SystemModuleError(
+            f"complete: {type(error).__name__}: {error}{_place(error)}"
+        ) from error
+    if not isinstance(made, kind):
+        raise SystemModuleError(
+            f"complete gives {type(made).__name__}; it is to give {kind.__name__}"
+        )
 
 
 def _check_strategy(system: System) -> None:
