@@ -9,6 +9,7 @@ from shoal.model import Subscription
 from shoal.overlays.self_organising.deciding.interest import Summary
 from shoal.overlays.self_organising.deciding.neighbourhood import Hop
 from shoal.overlays.self_organising.deciding.planner import Cycle
+from shoal.overlays.self_organising.deciding.trails import Trail
 from shoal.overlays.self_organising.exchanges import LinkExchange
 from shoal.overlays.self_organising.links.cycles import Round
 from shoal.overlays.self_organising.links.healing import (
@@ -108,7 +109,12 @@ def self_organising_messages(
     # Some that make sense at B1.
     path = st.sampled_from([("B0", "B1", "B2"), ("B2", "B1", "B0"), ("B3", "B0", "B1")])
 
-    def proposal(names: tuple[str, ...], numbers: list[float], is_full: bool) -> Proposal:
+    ids = st.sampled_from([b"", b"1", b"12345678", bytes(16)])
+    trails = st.lists(st.builds(Trail, st.sampled_from([0, 1, 63, 64, -1]), ids, ids), max_size=3)
+
+    def proposal(
+        names: tuple[str, ...], numbers: list[float], is_full: bool, trails: list[Trail]
+    ) -> Proposal:
         size = len(names)
         cycle = Cycle(
             brokers=names,
@@ -116,7 +122,8 @@ def self_organising_messages(
             costs=tuple(numbers[1 : size + 1]),
             shared=tuple(range(size)),
         )
-        return Proposal(cycle, tuple(numbers[2 : size + 2]), is_full)
+        vector = tuple(numbers[2 : size + 2])
+        return Proposal(cycle, vector, is_full, trails=tuple(trails))
 
     names = st.one_of(path, st.lists(brokers, max_size=5).map(tuple))
     numbers = st.lists(COSTS, min_size=5, max_size=7)
@@ -124,5 +131,5 @@ def self_organising_messages(
         Broadcast: st.builds(
             Broadcast, st.integers(-1, 20), SUMMARIES, st.lists(hops, max_size=4).map(tuple)
         ),
-        Proposal: st.builds(proposal, names, numbers, st.booleans()),
+        Proposal: st.builds(proposal, names, numbers, st.booleans(), trails),
     }

@@ -42,13 +42,16 @@ from shoal.overlays.self_organising.deciding.planner import (
     evaluate,
     gives_way,
 )
+from shoal.overlays.self_organising.deciding.trails import Trail, Trails, counted_vector
 from shoal.overlays.self_organising.exchanges import Exchanges, LinkExchange
 from shoal.overlays.self_organising.messages import Broadcast, Proposal
-from shoal.overlays.self_organising.parameters import Heuristic, Parameters
+from shoal.overlays.self_organising.parameters import Consensus, Heuristic, Parameters
 from shoal.overlays.self_organising.records import ProposalRecord
 from shoal.overlays.self_organising.rules import Rules
 
 TIMER: TimerKey = ("interval",)
+# Of an interval so much is counted; a broker whose links have changed cannot for so long.
+WINDOWS = 4
 
 
 class Decisions:
@@ -75,6 +78,10 @@ class Decisions:
         self._rules = rules
         self._cache = Cache(parameters.cache_entries)
         self._around = Neighbourhood(self._cache, parameters.three_way)
+        is_counted = parameters.consensus is Consensus.COUNTED
+        is_counted &= parameters.heuristic is Heuristic.COST_AND_INTEREST
+        # Where notifications came from and went to, if that counts.
+        self._trails = Trails(parameters.interval_us // WINDOWS) if is_counted else None
         self._costs: Costs | None = None
         self._last: tuple[ClientId, int] | None = None
         # When links to these were proposed last.
@@ -100,10 +107,23 @@ class Decisions:
             self._last = publication
             self._cache.add(notification_id(*publication))
 
+    @property
+    def counts(self) -> bool:
+        """Whether it is to be told where notifications come from and go to (`trace`)."""
+        return self._trails is not None
+
+    def trace(
+        self, publication: tuple[ClientId, int], sides: frozenset[BrokerId], now_us: int
+    ) -> None:
+        """A notification came from, or went to, these neighbours or local clients (`HERE`)."""
+        if self._trails is not None:
+            self._trails.add(notification_id(*publication), sides, now_us)
+
     # --- intervals ----------------------------------------------------------------------------
 
     def start(self, now_us: int, out: list[Effect]) -> None:
         """Not all brokers broadcast in one moment."""
+        self.turned(now_us)
         out.append(WatchCosts())
         out.append(
             SetTimer(TIMER, now_us + 1 + self._random.randrange(self._parameters.interval_us))
@@ -116,6 +136,8 @@ class Decisions:
         """An interval ends, and another begins."""
         self._set_timer(now_us, out)
         self._around.turn()
+        if self._trails is not None:
+            self._trails.turn(now_us)
         summary = self._summary()
         self._proposed = {
             other: at_us
@@ -145,6 +167,11 @@ class Decisions:
     def relinked(self, left: BrokerId, right: BrokerId) -> None:
         """There is no link between these any more, or another one."""
         self._around.forget_ways_over(left, right)
+
+    def turned(self, now_us: int) -> None:
+        """What passes this broker's links goes other ways from now on."""
+        if self._trails is not None:
+            self._trails.begin(now_us)
 
     # --- broadcasts ---------------------------------------------------------------------------
 
@@ -195,7 +222,8 @@ class Decisions:
             self._record("refused", reason, cycle, now_us, out)
             return
         is_full = self._rules.is_full(len(self._neighbours))
-        proposal = Proposal(cycle, vector, is_full, is_advice=self._exchanges is None)
+        is_advice = self._exchanges is None
+        proposal = Proposal(cycle, vector, is_full, is_advice, self._further((), cycle, now_us))
         self._proposed[origin] = now_us
         out.append(Send(cycle.brokers[1], proposal))
 
@@ -218,11 +246,24 @@ class Decisions:
             return
         vector = tuple(a + b for a, b in zip(proposal.vector, mine, strict=True))
         is_advice = proposal.is_advice or self._exchanges is None
-        further = Proposal(cycle, vector, proposal.is_full, is_advice)
+        trails = self._further(proposal.trails, cycle, now_us)
+        if len(trails) == len(cycle.brokers):
+            vector, trails = counted_vector(cycle, trails), ()
+        further = Proposal(cycle, vector, proposal.is_full, is_advice, trails)
         if cycle.brokers[-1] == self._broker:
             self._decide(further, now_us, out)
         else:
             out.append(Send(cycle.brokers[cycle.brokers.index(self._broker) + 1], further))
+
+    def _further(self, trails: tuple[Trail, ...], cycle: Cycle, now_us: int) -> tuple[Trail, ...]:
+        """Those so far and this broker's; none, so that all is estimated, if one cannot count yet."""
+        brokers = cycle.brokers
+        place = brokers.index(self._broker)
+        if self._trails is None or len(trails) < place:
+            return ()
+        beside = [brokers[n] for n in (place - 1, place + 1) if 0 <= n < len(brokers)]
+        mine = self._trails.beside(beside, now_us)
+        return () if mine is None else (*trails, mine)
 
     def _vector(self, cycle: Cycle) -> tuple[float, ...]:
         """What this broker says of the cycle; only costs and interest together need that."""
@@ -308,6 +349,7 @@ class Decisions:
         """The links are exchanged; this broker was on the cycle."""
         self._rules.exchanged(now_us)
         self.relinked(*exchange.old_link)
+        self.turned(now_us)
         self._ended("done", exchange, "", now_us, out)
 
     def refused(self, exchange: LinkExchange, reason: str, now_us: int, out: list[Effect]) -> None:

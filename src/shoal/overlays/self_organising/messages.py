@@ -14,6 +14,7 @@ from shoal.model import BrokerId
 from shoal.overlays.self_organising.deciding.interest import Summary
 from shoal.overlays.self_organising.deciding.neighbourhood import Hop
 from shoal.overlays.self_organising.deciding.planner import Cycle
+from shoal.overlays.self_organising.deciding.trails import Trail
 from shoal.overlays.self_organising.parameters import MAX_HOPS
 
 # What a notification may cost at one place, and all that are shared on a cycle: nothing that is
@@ -53,13 +54,15 @@ class Proposal(Message, frozen=True):
 
     `vector` is what the brokers so far say that the cycle costs without each of its links.  A
     proposer that `is_full` has as many links as it may, and must lose one of the cycle's.  Where
-    one of them only recommends links (`is_advice`), nothing more comes of it.
+    one of them only recommends links (`is_advice`), nothing more comes of it.  Where costs are
+    counted, `trails` are those of the brokers so far.
     """
 
     cycle: Cycle
     vector: tuple[float, ...]
     is_full: bool = False
     is_advice: bool = False
+    trails: tuple[Trail, ...] = ()
 
     def check(self, sender: BrokerId, receiver: BrokerId) -> None:
         """ProtocolError unless it can have come from this neighbour."""
@@ -78,6 +81,11 @@ class Proposal(Message, frozen=True):
             raise ProtocolError("a cycle with less than nothing shared")
         _check_costs([*cycle.processing, *cycle.costs])
         _check_costs(self.vector, MAX_SUM)
+        if len(self.trails) >= size:
+            raise ProtocolError(f"a cycle of {size} brokers with {len(self.trails)} trails")
+        for trail in self.trails:
+            if problem := trail.problem():
+                raise ProtocolError(f"a proposal's trail: {problem}")
 
 
 def _check_distinct(brokers: Sequence[BrokerId]) -> None:

@@ -77,6 +77,13 @@ class ThreeWay(enum.Enum):
     COUNTED = "counted"
 
 
+class Consensus(enum.Enum):
+    """How a cycle's brokers find what it costs without each link: by Eq. 8 to 10, or counted."""
+
+    ESTIMATED = "estimated"
+    COUNTED = "counted"
+
+
 class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Parameters of brokers that choose their links; ValueError names one that is out of bounds.
 
@@ -94,6 +101,9 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
                           yes; the paper never does
     three_way             the interest of three brokers: the mean (4.1, Eq. 6), or counted in two
                           filters (ours): mean
+    consensus             how a cycle's brokers find what it would cost without each of its links:
+                          estimated, pair by pair (4.2, Eq. 8 to 10), or counted, notification by
+                          notification (ours; with ci): estimated
     least_gain_percent    how much cheaper the cycle must become (ours): 2; 0 is the paper, which
                           exchanges for any gain
     pinned                links that stay (ours): none
@@ -116,6 +126,7 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     filter_hashes: int = 5
     exact_when_smaller: bool = True
     three_way: ThreeWay = ThreeWay.MEAN
+    consensus: Consensus = Consensus.ESTIMATED
     least_gain_percent: int = 2
     pinned: tuple[Pair, ...] = ()
     forbidden: tuple[Pair, ...] = ()

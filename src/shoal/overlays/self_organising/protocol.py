@@ -9,13 +9,23 @@ Source: Cost and Interest, section 4.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from shoal.broker.effects import Costs, Deliver, Effect, LinkState, Measured, Started, TimerKey
-from shoal.broker.messages import Carrier, Message, PublicationBatch, Publish
+from shoal.broker.effects import (
+    Costs,
+    Deliver,
+    Effect,
+    LinkState,
+    Measured,
+    Send,
+    Started,
+    TimerKey,
+)
+from shoal.broker.messages import Carrier, Message, PublicationBatch, Publish, RoutedPublication
 from shoal.broker.strategy import BrokerContext
 from shoal.model import BrokerId, ClientId
 from shoal.overlays.publisher_relocation.grape.protocol import Grape
+from shoal.overlays.self_organising.deciding.trails import HERE
 from shoal.overlays.self_organising.decisions import TIMER, Decisions
 from shoal.overlays.self_organising.exchanges import LinkExchange
 from shoal.overlays.self_organising.links.cycles import Cycles, Round
@@ -103,6 +113,8 @@ class SelfOrganising(AroundTree):
             before = len(out)
             self.routing.receive(neighbour, message, now_us, out)
             self._note_deliveries(out, before)
+            if self.decisions.counts:
+                self._trace(message.publications, neighbour, now_us, out[before:])
             return
         match message:
             case Broadcast():
@@ -133,11 +145,31 @@ class SelfOrganising(AroundTree):
         before = len(out)
         self.routing.publish(client, accepted, now_us, out)
         self._note_deliveries(out, before)
+        if self.decisions.counts:
+            self._trace(accepted, HERE, now_us, out[before:])
 
     def _note_deliveries(self, out: list[Effect], before: int) -> None:
         for effect in out[before:]:
             if type(effect) is Deliver:
                 self.decisions.note(effect.routed.publication.key)
+
+    def _trace(
+        self,
+        publications: Iterable[RoutedPublication],
+        came_from: BrokerId,
+        now_us: int,
+        effects: Iterable[Effect],
+    ) -> None:
+        """Note where these have come from, and where effects have them go."""
+        sides = {routed.publication.key: {came_from} for routed in publications}
+        for effect in effects:
+            if type(effect) is Deliver:
+                sides.setdefault(effect.routed.publication.key, {HERE}).add(HERE)
+            elif type(effect) is Send and type(effect.message) is PublicationBatch:
+                for routed in effect.message.publications:
+                    sides.setdefault(routed.publication.key, set()).add(effect.neighbour)
+        for key, found in sides.items():
+            self.decisions.trace(key, frozenset(found), now_us)
 
     def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
         if key == TIMER:
@@ -150,6 +182,7 @@ class SelfOrganising(AroundTree):
         self.overlay.link(neighbour, state, now_us, out)
         if state is not LinkState.UP:
             self.decisions.relinked(self.broker, neighbour)
+        self.decisions.turned(now_us)
 
     def returned(
         self, neighbour: BrokerId, carrier: Carrier, now_us: int, out: list[Effect]

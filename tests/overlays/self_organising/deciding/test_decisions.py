@@ -27,7 +27,12 @@ from shoal.overlays.self_organising.deciding.planner import Cycle
 from shoal.overlays.self_organising.decisions import TIMER
 from shoal.overlays.self_organising.exchanges import LinkExchange
 from shoal.overlays.self_organising.messages import Broadcast, Proposal
-from shoal.overlays.self_organising.parameters import Heuristic, Interest, Parameters
+from shoal.overlays.self_organising.parameters import (
+    Consensus,
+    Heuristic,
+    Interest,
+    Parameters,
+)
 from shoal.overlays.self_organising.records import ProposalRecord
 from shoal.overlays.self_organising.rules import HOUR_US
 from tests.broker.transcript import Stage, advertisement, publish, subscription
@@ -41,6 +46,8 @@ FIGURE_2: Mapping[frozenset[str], float] = {
     frozenset(("B1", "B3")): 3.0,
     frozenset(("B2", "B3")): 4.0,
 }
+# Of the last quarter of an interval.
+COUNTED_US = Parameters().interval_us // 4
 LINE = (("B1", "B2"), ("B2", "B3"), ("B3", "B4"), ("B4", "B5"), ("B5", "B6"))
 
 
@@ -94,6 +101,33 @@ def test_the_first_example_of_figure_2_is_advised() -> None:
         assert {row.left, row.right} == {"B2", "B3"}
         assert {row.old_left, row.old_right} == {"B1", "B3"}
         assert (row.cost_now, row.cost_then) == (120, 80)
+
+
+def test_where_costs_are_counted_they_are_those_of_the_notifications() -> None:
+    """Not of what brokers' pairs share: ends of a delivery tree cost the same in any."""
+    here = stage(consensus=Consensus.COUNTED)
+    traffic(here, "B2", ("B3",), 10)
+    # Nobody has counted for long enough.
+    assert [(row.cost_now, row.cost_then) for row in interval(here)] == [(120, 80)] * 2
+    here.now_us += COUNTED_US
+    here.ask("B2", "P", publish(*range(20, 30)))
+    here.settle()
+    rows = interval(here)
+    assert {row.broker for row in rows} == {"B2", "B3"}
+    for row in rows:
+        assert row.outcome == "advised"
+        assert {row.old_left, row.old_right} == {"B1", "B3"}
+        assert (row.cost_now, row.cost_then) == (60, 40)
+
+
+def test_beside_brokers_that_do_not_count_costs_are_estimated() -> None:
+    """As brokers of an earlier version: what they pass on has no trails."""
+    here = stage(consensus=Consensus.COUNTED)
+    here.now_us += COUNTED_US
+    traffic(here, "B2", ("B3",), 10)
+    here.brokers["B1"].strategy.decisions._trails = None  # type: ignore[attr-defined]
+    rows = interval(here)
+    assert [(row.cost_now, row.cost_then) for row in rows] == [(120, 80)] * 2
 
 
 def test_who_only_forwards_counts_as_interested_by_what_passes() -> None:
