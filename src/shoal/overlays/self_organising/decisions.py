@@ -256,7 +256,7 @@ class Decisions:
             out.append(Send(cycle.brokers[cycle.brokers.index(self._broker) + 1], further))
 
     def _further(self, trails: tuple[Trail, ...], cycle: Cycle, now_us: int) -> tuple[Trail, ...]:
-        """Those so far and this broker's; none, so that all is estimated, if one cannot count yet."""
+        """Those so far and this broker's; none, so that all is estimated, if one cannot count."""
         brokers = cycle.brokers
         place = brokers.index(self._broker)
         if self._trails is None or len(trails) < place:
