@@ -13,6 +13,8 @@ from collections.abc import Mapping
 
 from shoal.broker.links import protocols
 from shoal.broker.messages import Carrier, Message
+from shoal.broker.strategy import ProtocolError
+from shoal.broker.wire import MAX_HOPS
 from shoal.model import AdvertisementId, BrokerId, ClientId, Filter, Subscription, SubscriptionId
 from shoal.overlays.octopia.places.roster import Places
 from shoal.overlays.tree.messages import AdvertisementsSaid
@@ -33,6 +35,13 @@ class Notification(Carrier, frozen=True):
     only: tuple[int, ...] | None = None
     shifts: Mapping[int, int] = {}
 
+    def check(self, clusters: int) -> None:
+        """ProtocolError unless a broker of so many clusters can have sent it."""
+        _check(self.owed, self.hops, clusters)
+        for cluster in self.shifts:
+            if not 0 <= cluster < clusters:
+                raise ProtocolError(f"{cluster} is none of {clusters} clusters")
+
 
 class Spread(Carrier, frozen=True):
     """Publications on their way along this cluster's tree, for several clusters (`spreading.py`).
@@ -44,6 +53,17 @@ class Spread(Carrier, frozen=True):
     hops: int
     clusters: int
     regions: tuple[int, ...]
+
+    def check(self, clusters: int) -> None:
+        """ProtocolError unless a broker of so many clusters can have sent it."""
+        _check(self.clusters, self.hops, clusters)
+
+
+def _check(bits: int, hops: int, clusters: int) -> None:
+    if not 0 <= bits < 1 << clusters:
+        raise ProtocolError(f"{bits} are no bits of {clusters} clusters")
+    if not 0 <= hops < MAX_HOPS:
+        raise ProtocolError(f"{hops} is no number of hops")
 
 
 class HomeTable(Message, frozen=True):

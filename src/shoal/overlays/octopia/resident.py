@@ -10,8 +10,7 @@ from collections.abc import Callable, Collection, Iterable
 
 from shoal.broker.effects import Effect, LinkReady, Send, TimerKey
 from shoal.broker.messages import Advertise, Carrier, Message, Unadvertise
-from shoal.broker.strategy import ProtocolError, unexpected
-from shoal.broker.wire import MAX_HOPS
+from shoal.broker.strategy import unexpected
 from shoal.model import BrokerId
 from shoal.overlays.merging import OwnMerging
 from shoal.overlays.octopia import routing
@@ -239,7 +238,9 @@ class Resident:
 
     def link(self, neighbour: BrokerId, is_up: bool, now_us: int, out: list[Effect]) -> None:
         """The link to a broker that has a place came up, with nothing said before, or is gone."""
-        self._led_to[neighbour] = self.routing.take_ways(neighbour)
+        region, cluster = self.product.position(neighbour)
+        # What was on its way to it was for some of these.
+        self._led_to[neighbour] = self.tables.take_ways(region) if cluster == self.cluster else []
         was_met = neighbour in self.met
         (self.met.add if is_up else self.met.discard)(neighbour)
         self._usable.discard(neighbour)
@@ -363,11 +364,11 @@ class Resident:
         self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]
     ) -> None:
         if type(message) is Notification:
-            self._check(message)
+            message.check(self.product.clusters)
             self.routing.receive(neighbour, message, now_us, out)
             self._go_on(now_us, out)
         elif type(message) is Spread:
-            self._check_bits(message.clusters, message.hops)
+            message.check(self.product.clusters)
             self.routing.spreading.receive(neighbour, message, now_us, out)
             self._go_on(now_us, out)
         elif isinstance(message, DepartingMessage):
@@ -379,19 +380,6 @@ class Resident:
             self._hear_primary(neighbour, message, now_us, out)
         else:
             self._hear_secondary(neighbour, message, now_us, out)
-
-    def _check(self, message: Notification) -> None:
-        self._check_bits(message.owed, message.hops)
-        clusters = self.product.clusters
-        for cluster in message.shifts:
-            if not 0 <= cluster < clusters:
-                raise ProtocolError(f"{cluster} is none of {clusters} clusters")
-
-    def _check_bits(self, bits: int, hops: int) -> None:
-        if not 0 <= bits < 1 << self.product.clusters:
-            raise ProtocolError(f"{bits} are no bits of {self.product.clusters} clusters")
-        if not 0 <= hops < MAX_HOPS:
-            raise ProtocolError(f"{hops} is no number of hops")
 
     def _hear_primary(
         self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]

@@ -195,14 +195,6 @@ class Routing:
         hops, shifts = message.hops - 1, message.shifts
         self._go(message.publications, hops, None, owed, regions, now_us, out, None, shifts)
 
-    def take_ways(self, neighbour: BrokerId) -> list[int]:
-        """The regions of this cluster whose way begins at a neighbour, or did since the last time.
-
-        Its link is gone, or there anew, and what was on its way to it was for some of these.
-        """
-        region, cluster = self._product.position(neighbour)
-        return self._tables.take_ways(region) if cluster == self._cluster else []
-
     def _go(
         self,
         publications: Publications,
@@ -274,7 +266,7 @@ class Routing:
             only = None
             if neighbour not in entered and (regions is not None or neighbour not in reach.inner):
                 only = reach.inner.get(neighbour, ())
-            its = self._shifts_for(neighbour, bits, shifts) if shifts else NOT_NUMBERED
+            its = self._shifts_for(neighbour, bits, shifts)
             self._outputs.sent(neighbour, len(publications))
             out.append(Send(neighbour, Notification(publications, hops + 1, bits, only, its)))
         if missing or reach.unreached:
@@ -322,12 +314,7 @@ class Routing:
         is_host = publications[0].message_id.broker == self._broker
         if is_host and shifts:
             # What came back may have been numbered for a gate that was lost since.
-            is_known = self.numbering.is_known
-            shifts = {
-                cluster: shift
-                for cluster, shift in shifts.items()
-                if is_known((client, cluster), number + shift, entries.get(cluster))
-            }
+            shifts = self.numbering.known(client, number, shifts, entries)
         found = dict.fromkeys(reach.inner, 0)
         open: dict[int, BrokerId] = {}
         ways: dict[int, BrokerId] = {}
@@ -377,7 +364,7 @@ class Routing:
         self, neighbour: BrokerId, bits: int, shifts: Mapping[int, int]
     ) -> Mapping[int, int]:
         """Of what is numbered, what a neighbour lets in or carries."""
-        cluster = self._product.position(neighbour).cluster
+        cluster = self._product.position(neighbour).cluster if shifts else self._cluster
         if cluster == self._cluster:
             return NOT_NUMBERED
         bits |= 1 << cluster

@@ -203,7 +203,21 @@ class Numbering:
                 del self._numbers[stream]
                 self._late.discard(stream)
 
-    def is_known(self, stream: Stream, number: int, gate: BrokerId | None) -> bool:
+    def known(
+        self,
+        client: ClientId,
+        number: int,
+        shifts: Mapping[int, int],
+        gates: Mapping[int, BrokerId],
+    ) -> dict[int, int]:
+        """Of what came back, the shifts of clusters whose gates know what it was numbered then."""
+        return {
+            cluster: shift
+            for cluster, shift in shifts.items()
+            if self._is_known((client, cluster), number + shift, gates.get(cluster))
+        }
+
+    def _is_known(self, stream: Stream, number: int, gate: BrokerId | None) -> bool:
         """Whether a number means anything to a cluster's gate; None: nobody is that now."""
         numbers = self._numbers.get(stream)
         if numbers is not None and number >= numbers.first:
