@@ -42,6 +42,7 @@ from shoal.overlays.self_organising.exchanges import LinkExchange, Listener
 from shoal.overlays.self_organising.links.healing import HEAL, Healing, HealingMessage
 from shoal.overlays.self_organising.links.late_verdicts import LateVerdicts
 from shoal.overlays.self_organising.links.memory import UNHEARD, UNKNOWN, Memory
+from shoal.overlays.self_organising.links.obstacles import Obstacles
 from shoal.overlays.self_organising.links.routing import Routing
 from shoal.overlays.self_organising.quiet_ring.quiet_ring import QuietRing
 from shoal.overlays.self_organising.quiet_ring.ring import Ring
@@ -84,6 +85,7 @@ class Overlay:
         self._greeted: set[BrokerId] = set()
         # Links that this broker has said are to end, and that have not yet.
         self._ending: set[BrokerId] = set()
+        self._obstacles = Obstacles(self.broker, tree, routing, self.memory, self._up, self._ending)
         # Brokers to which there are no links any more, and that are waited for in place of others.
         self._missed: list[BrokerId] = []
         self._waiting: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
@@ -187,19 +189,12 @@ class Overlay:
     @property
     def busy(self) -> str:
         """Why this broker can take part in no exchange now; empty when it can."""
-        return self._ring.busy or self._unrest
+        return self._ring.busy or self._obstacles.unrest
 
     @property
     def exchanging(self) -> str:
         """Why its links must stay as they are, whatever else goes on; empty when they need not."""
         return self._ring.busy
-
-    @property
-    def _unrest(self) -> str:
-        """Why tables cannot turn silently now."""
-        if self._routing.is_moving:
-            return f"a publisher moves through {self.broker}"
-        return "" if self.tree.is_at_rest else f"{self.broker} exchanges its tables"
 
     def begin(self, exchange: LinkExchange, now_us: int, out: list[Effect]) -> None:
         """Carry an exchange out; this broker is the cycle's last.  The listener hears the rest."""
@@ -226,24 +221,11 @@ class Overlay:
     @property
     def contradiction(self) -> str:
         """Why its tables cannot turn though all has been said; empty when they can."""
-        is_of_one_mind = not self.tree.propagation.hearsay
-        return "" if is_of_one_mind else f"{self.broker} has two words of one subscription"
+        return self._obstacles.contradiction
 
     def obstacle(self, ring: Ring, *, is_new: bool = False) -> str:
         """Why it cannot take part in an exchange, also one that is new; empty when it can."""
-        if reason := self._unrest:
-            return reason
-        for neighbour in ring.path:
-            is_there = self.is_up(neighbour) and self.tree.is_neighbour(neighbour)
-            if not is_there or neighbour in self._ending:
-                return f"{self.broker} - {neighbour} is no link"
-        # Also one that is down just now, or whose ends have yet to greet each other.
-        if ring.opens_link and self.memory.standing(ring.opposite).is_in:
-            return f"{self.broker} - {ring.opposite} is a link already"
-        is_left_over = ring.is_last and is_new and self.is_up(ring.opposite)
-        if ring.opens_link and (is_left_over or ring.opposite in self._ending):
-            return f"{self.broker} - {ring.opposite} has yet to end"
-        return ""
+        return self._obstacles.against(ring, is_new=is_new)
 
     def is_up(self, neighbour: BrokerId) -> bool:
         return neighbour in self._up
@@ -394,16 +376,8 @@ class Overlay:
     def _greet(self, neighbour: BrokerId, out: list[Effect]) -> None:
         self._greeted.add(neighbour)
         standing = self.memory.standing(neighbour)
-        out.append(Send(neighbour, Greeting(standing, self._verdicts(neighbour))))
-
-    def _verdicts(self, neighbour: BrokerId) -> tuple[Verdict, ...]:
-        """Those on exchanges in which both ends had a part, beside each other."""
-        pair = {self.broker, neighbour}
-        return tuple(
-            verdict
-            for verdict in self._ring.verdicts.known.values()
-            if any({*ends} == pair for ends in verdict.exchange.links)
-        )
+        verdicts = self._ring.verdicts.between(self.broker, neighbour)
+        out.append(Send(neighbour, Greeting(standing, verdicts)))
 
     def _meet(
         self, neighbour: BrokerId, greeting: Greeting, now_us: int, out: list[Effect]

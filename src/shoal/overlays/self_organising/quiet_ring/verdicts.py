@@ -46,6 +46,14 @@ class Verdicts:
         later = (self.known[key] for key in keys[keys.index(verdict.key) + 1 :])
         return any(each.is_done and {*each.exchange.old_link} in path for each in later)
 
+    def between(self, left: BrokerId, right: BrokerId) -> tuple[Verdict, ...]:
+        """Those on exchanges in which both had a part, beside each other."""
+        return tuple(
+            verdict
+            for verdict in self.known.values()
+            if any({*ends} == {left, right} for ends in verdict.exchange.links)
+        )
+
     def tell(self, neighbour: BrokerId, key: ExchangeKey, out: list[Effect]) -> None:
         """Say what became of an exchange, if it is known, to a broker that there is a link to."""
         if (verdict := self.known.get(key)) is not None:

@@ -1,0 +1,63 @@
+"""Why a broker can take no part in an exchange of links."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from shoal.model import BrokerId
+from shoal.overlays.self_organising.links.memory import Memory
+from shoal.overlays.self_organising.links.routing import Routing
+from shoal.overlays.self_organising.quiet_ring.ring import Ring
+from shoal.overlays.tree.routing import TreeRouting
+
+
+class Obstacles:
+    """At one broker: links to those of `up` are up, `ending` are those that it has said are to end.
+
+    All that it says is empty where nothing is in the way.
+    """
+
+    def __init__(
+        self,
+        broker: BrokerId,
+        tree: TreeRouting,
+        routing: Routing,
+        memory: Memory,
+        up: Collection[BrokerId],
+        ending: Collection[BrokerId],
+    ) -> None:
+        self._broker = broker
+        self._tree = tree
+        self._routing = routing
+        self._memory = memory
+        self._up = up
+        self._ending = ending
+
+    @property
+    def unrest(self) -> str:
+        """Why tables cannot turn silently now."""
+        if self._routing.is_moving:
+            return f"a publisher moves through {self._broker}"
+        return "" if self._tree.is_at_rest else f"{self._broker} exchanges its tables"
+
+    @property
+    def contradiction(self) -> str:
+        """Why its tables cannot turn though all has been said."""
+        is_of_one_mind = not self._tree.propagation.hearsay
+        return "" if is_of_one_mind else f"{self._broker} has two words of one subscription"
+
+    def against(self, ring: Ring, *, is_new: bool) -> str:
+        """Why it cannot take part in an exchange, also one that is new."""
+        if reason := self.unrest:
+            return reason
+        for neighbour in ring.path:
+            is_there = neighbour in self._up and self._tree.is_neighbour(neighbour)
+            if not is_there or neighbour in self._ending:
+                return f"{self._broker} - {neighbour} is no link"
+        # Also one that is down just now, or whose ends have yet to greet each other.
+        if ring.opens_link and self._memory.standing(ring.opposite).is_in:
+            return f"{self._broker} - {ring.opposite} is a link already"
+        is_left_over = ring.is_last and is_new and ring.opposite in self._up
+        if ring.opens_link and (is_left_over or ring.opposite in self._ending):
+            return f"{self._broker} - {ring.opposite} has yet to end"
+        return ""
