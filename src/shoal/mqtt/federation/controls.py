@@ -36,7 +36,8 @@ class Entered(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
     `is_kept`: its session outlives the connection.  `user` is whose session it is, and `began_us`
     the stamp at which it began, wherever that was, unless it is asked for.  Of a client that is
-    `registered` only its registrars hear when it leaves.
+    `registered` only its registrars hear when it leaves.  The question was `passed` on so often by
+    who had nothing.
     """
 
     client_id: str
@@ -47,6 +48,7 @@ class Entered(msgspec.Struct, frozen=True, tag=True, array_like=True):
     user: str = ""
     began_us: int = 0
     registered: bool = False
+    passed: int = 0
 
 
 class Refused(msgspec.Struct, frozen=True, tag=True, array_like=True):

@@ -17,6 +17,9 @@ from shoal.mqtt.federation.roaming.homes import Home
 from shoal.mqtt.sessions.session import Session
 from shoal.mqtt.sessions.sessions import Sessions
 
+# How often a session may have gone on since somebody heard where it is.
+MOST_PASSED = 32
+
 
 class LettingGo:
     """One broker's part.  `say` sends a word to a broker."""
@@ -70,9 +73,17 @@ class LettingGo:
                 self._sessions.replace(let_go, now_us)
 
     def pass_on(self, question: Entered, home: Home | None, now_us: int) -> None:
-        """This broker was asked for a session that it does not have."""
+        """This broker was asked for a session that it does not have.
+
+        Where all believe that it is at another, the question would go round for ever; nobody
+        answers it, so its client is refused.
+        """
         if home is not None and home.broker != question.broker:
-            self._say(home.broker, msgspec.structs.replace(question, asked=home.broker), now_us)
+            if question.passed < MOST_PASSED:
+                on = msgspec.structs.replace(
+                    question, asked=home.broker, passed=question.passed + 1
+                )
+                self._say(home.broker, on, now_us)
         else:
             journey = (question.client_id, question.at_us)
             self._say(question.broker, SessionState(journey, False), now_us)

@@ -312,7 +312,7 @@ class Roaming:
                 self.starting.hear(control, now_us)
             case Ended(client_id, broker):
                 self.registry.end(client_id, broker)
-                if self._entered.get(client_id, (0, ""))[1] == broker:
+                if self._entered.get(client_id, (0, None))[1] == broker:
                     del self._entered[client_id]
                     self.homes.pop(client_id)
                     move = self._giving.get(client_id)
