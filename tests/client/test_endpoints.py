@@ -99,6 +99,8 @@ async def test_a_listener_of_another_kind_is_an_error_at_once(tmp_path: Path) ->
             ("mqtts", "mqtt", "use mqtt://"),
             ("wss", "websocket", "use ws://"),
             ("mqtt", "websocket", "use ws:// or wss://"),
+            ("ws", "mqtt", "takes MQTT without WebSocket; use mqtt://"),
+            ("wss", "mqtts", "takes MQTT without WebSocket; use mqtts://"),
         ):
             assert words in await refusal(f"{scheme}://{where[key]}", tls)
 

@@ -17,6 +17,10 @@ CONNECT_TIMEOUT_S = 10.0
 PROBE_S = 3.0
 # For good, as far as anybody knows; Linux tells a name without an address from no name.
 _UNKNOWN_NAME = socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)
+# A CONNECT of a version that there is not: whoever speaks MQTT answers it, and lets nobody in.
+_NOBODY = bytes.fromhex("100c 0004 4d515454 63 02 003c 0000")
+_CONNACK = b"\x20"
+_UNWRAPPED = {"ws": "mqtt", "wss": "mqtts"}
 _OTHER = {"mqtt": "mqtts", "ws": "wss", "mqtts": "mqtt", "wss": "ws"}
 
 
@@ -59,12 +63,31 @@ class Dialler:
         """MismatchError if that is why a connection ended before the broker had said a word."""
         if isinstance(connection.problem, ssl.SSLError):
             raise MismatchError(refusal(connection.problem))
-        if self._context is None:
-            if problem := await plain_problem(read_endpoint(address)):
-                raise MismatchError(problem)
-        elif not self._has_certificate:
+        endpoint = read_endpoint(address)
+        if self._context is None and (problem := await plain_problem(endpoint)):
+            raise MismatchError(problem)
+        if endpoint.is_over_websocket and await self._speaks_mqtt(endpoint):
+            other = _UNWRAPPED[endpoint.scheme]
+            raise MismatchError(f"takes MQTT without WebSocket; use {other}://")
+        if self._context is not None and not self._has_certificate:
             # In TLS 1.3 a broker sees that only when its client is through, and may just hang up.
             raise MismatchError("hangs up at once; it may want a certificate of the client")
+
+    async def _speaks_mqtt(self, endpoint: Endpoint) -> bool:
+        """Whether who hangs up on a WebSocket answers MQTT without one."""
+        name = None if self._context is None else self._server_name or endpoint.host
+        try:
+            async with asyncio.timeout(PROBE_S):
+                reader, writer = await asyncio.open_connection(
+                    endpoint.host, endpoint.port, ssl=self._context, server_hostname=name
+                )
+                try:
+                    writer.write(_NOBODY)
+                    return await reader.read(1) == _CONNACK
+                finally:
+                    writer.close()
+        except (OSError, TimeoutError):
+            return False
 
 
 def unresolved(error: OSError) -> str:
