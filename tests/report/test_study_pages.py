@@ -20,6 +20,7 @@ from shoal.report.study import (
     Table,
     count_verdicts,
     read_study,
+    reason,
 )
 from shoal.report.study_pages import markdown, page, write_pages
 
@@ -108,6 +109,14 @@ def test_a_second_reading_is_shown_and_not_counted() -> None:
     text = markdown(study)
     assert "Quotes: of the paper's 2 claims 1 met, 1 missed." in text
     assert "Read as, flights: the mean. Not counted: another reading of a claim above." in text
+
+
+def test_data_sets_of_one_reading_share_a_sentence() -> None:
+    claims = [
+        msgspec.structs.replace(LOAD, dataset=dataset, reading=reading)
+        for dataset, reading in (("a", "best"), ("b", "mean"), ("c", "best"))
+    ]
+    assert reason(claims) == "Read as, a; c: best. Read as, b: mean."
 
 
 def test_figures_are_at_the_right() -> None:

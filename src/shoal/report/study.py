@@ -189,11 +189,13 @@ def sections(claims: Sequence[Finding]) -> Mapping[str, list[list[Finding]]]:
 
 def reason(claims: Sequence[Finding]) -> str:
     """How a claim was read, and why it was missed, once; each data set's where they differ."""
-    different = len({claim.reading for claim in claims}) > 1
+    read: dict[str, list[str]] = {}
+    for claim in claims:
+        read.setdefault(claim.reading, []).append(claim.dataset)
     readings = (
-        f"Read as{f', {claim.dataset}' if different else ''}: {claim.reading}."
-        for claim in claims
-        if claim.reading
+        f"Read as{', ' + '; '.join(names) if len(read) > 1 else ''}: {reading}."
+        for reading, names in read.items()
+        if reading
     )
     again = ("Not counted: another reading of a claim above." for claim in claims if claim.is_again)
     reasons = (claim.reason for claim in claims if claim.reason)

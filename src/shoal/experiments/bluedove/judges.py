@@ -75,7 +75,7 @@ def drop(name: str) -> Judge:
         rate = evidence.value(name)
         if ratio is None:
             return None
-        return Outcome(f"{1 - ratio:.0%} less ({rate:,.0f} messages/s remain)", 1 - ratio)
+        return Outcome(f"{100 * (1 - ratio):.0f} % less ({rate:,.0f} messages/s remain)", 1 - ratio)
 
     return judge
 
@@ -191,7 +191,9 @@ def smaller_improvement(evidence: Evidence) -> Outcome | None:
 def least_lost(evidence: Evidence) -> Outcome | None:
     """The greatest share of messages lost in any second after a failure."""
     shares = [share for _, share in evidence.series("faults", "loss") if share is not None]
-    return Outcome(f"{max(shares):.1%} in the worst second", max(shares)) if shares else None
+    return (
+        Outcome(f"{100 * max(shares):.1f} % in the worst second", max(shares)) if shares else None
+    )
 
 
 def loss_ends(evidence: Evidence) -> Outcome | None:

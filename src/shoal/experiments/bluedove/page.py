@@ -87,11 +87,20 @@ def _metrics(found: Sequence[Result]) -> list[dict[str, Any]]:
 
 def _table(evidence: Evidence) -> Table:
     rows = (
-        (row["run"], row["metric"].replace("_", " "), f"{row['value']:,.4g}")
+        (row["run"], row["metric"].replace("_", " "), _digits(row["value"]))
         for row in _metrics(list(evidence.results.values()))
     )
     caption = "What each run measured; rates and subscriptions in the paper's units."
     return tabulate("All runs", caption, ("run", "figure", "value"), rows)
+
+
+def _digits(value: float) -> str:
+    """To four digits, and thousands in full.
+
+    >>> _digits(35_274.6), _digits(0.241_73)
+    ('35,275', '0.2417')
+    """
+    return f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.4g}"
 
 
 def _groups(evidence: Evidence, data: Sequence[str]) -> Iterator[Group]:
