@@ -30,8 +30,7 @@ which is settled over a fresh session.
 
 That the other end has forgotten all is told as link up without a link down before; where the system
 cannot do with that (`is_graceful` is False) as down and up, and what was in custody comes back
-(`returned`), as it does when a link is given up.  Refused is a connection: it is closed, and made
-anew.
+(`returned`), as it does when a link is given up.  Refused is a connection: it is made anew.
 
 With a spool an end that is away for `park_us` ends its session by itself, without a word to the
 broker: what somebody waits for is then on disk (`spool.py`), nobody waits for it any longer, and

@@ -7,37 +7,8 @@ broker keeps it and goes on collecting for it, and sends on what it gets, until 
 of it on its disk and its subscriptions are known everywhere (see `giving`); meanwhile the new
 broker holds back what arrives by itself, and delivers of that, in the end, what did not come from
 the old one.  So nothing is lost, doubled, or out of order, however often the client moves on before
-it is over, and whoever is killed meanwhile.
-
-| broker | hears or sees | does |
-| --- | --- | --- |
-| new | client connects that nobody knows, just started | has it wait (see `starting`) |
-| new | client connects, session known elsewhere | Entered, asking for it → waiting |
-| new | ASK_AGAIN_US over, waiting | Entered, again |
-| new | SessionState, all of it | lets the client in → arriving |
-| new | SessionState, the client has hung up | Declined |
-| new | WAIT_US over | refuses the client; it begins anew without a disk, or if old is long silent |
-| new | Refused | refuses the client: the session is another user's |
-| old | Entered | closes its connection (0x8E); if asked: gives the session (see `giving`) |
-| old, had sent it away | Entered, asking | as above, once the client is gone (see `redirecting`) |
-| old | Entered of another user | Refused |
-| old | Entered, of another session of that client | ends the session |
-| asked, has nothing | Entered | asks the broker where the session went, or says there is none |
-| registrar | Register | Entered, to where the client was (see `registering`) |
-| came back meanwhile | Entered, older | Entered, to all |
-| waiting itself | Entered | closes its connection, and waits no more |
-| arriving | Item | delivers it |
-| arriving | Settling, all; ARRIVING_US over without a word | takes what its client publishes |
-| arriving | Offer | Adopted, once every broker knows the subscriptions |
-| arriving | ARRIVING_US over without a word | delivers what it held back |
-| arriving | Departed, or OPEN_US over | delivers what it held back → has it |
-| arriving, had given it | Departed on the journey before that | Departed to whom it was given |
-| has it, or another session | Offer, Departed | Taken |
-| has nothing | SessionState, Offer, Departed | Declined |
-
-A journey is known by the client and the time at which it entered the broker it goes to.  A session
-that both think to have stays where its client entered last; the other hears so and gives what it
-has to offer.
+it is over, and whoever is killed meanwhile.  What is said and done, step by step, is in the
+package's docstring.
 """
 
 from __future__ import annotations
