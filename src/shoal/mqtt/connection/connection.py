@@ -10,7 +10,7 @@ other.
 | --- | --- | --- | --- | --- | --- |
 | packets | handled | held until the answer | handled, or held | acknowledgements are taken | |
 | may it connect | | let in → connected, or refused → closed | | | |
-| others had their turn | | | what was held is handled | | |
+| others had their turn | | | what was held is handled, or as much of it as a turn may allow | | |
 | sent elsewhere | | | told, and read on → redirected | | |
 | the broker ends it | refused → closed | refused → closed | told why → closed | nothing more is taken → closed | |
 | the network is gone | left → closed | left → closed | left → closed, once what was held is handled | nothing more is taken → closed | |
