@@ -126,6 +126,28 @@ async def test_connections_that_are_lost_lose_nothing(qos: int) -> None:
 
 
 @on_loop
+async def test_a_lost_connection_is_logged_once_and_so_is_the_next(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO", "shoal.client")
+
+    def said() -> list[str]:
+        return [
+            each.getMessage().partition(": ")[2]
+            for each in caplog.records
+            if each.name.startswith("shoal.client")
+        ]
+
+    async with mqtt() as network, at(network, "B1", "r") as reader:
+        assert said() == []
+        assert reader._socket is not None
+        reader._socket._transport.abort()
+        await until(lambda: len(said()) == 2)
+        assert said() == ["the connection is lost; trying again", "connected again"]
+    assert len(said()) == 2
+
+
+@on_loop
 async def test_a_broker_that_forgot_is_told_again() -> None:
     async with (
         mqtt() as network,

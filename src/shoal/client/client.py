@@ -117,7 +117,7 @@ class Client:
         self._running: asyncio.Task[None] | None = None
         self._up = asyncio.Event()
         # Whether a broker has ever let it in, and else what has kept it out.
-        self._has_been_up = False
+        self._has_been_up = self._is_cut_off = False
         self._problem = ""
         self._ended: asyncio.Future[None] | None = None
         self._random = Random()  # only for pauses between attempts
@@ -184,6 +184,9 @@ class Client:
                     _log.warning("%s: %s; a name is for one client", self.address, self._problem)
                 elif socket.was_up:
                     pause_s = FIRST_PAUSE_S
+                    if socket.elsewhere is None and not self._ended.done():
+                        self._is_cut_off = True
+                        _log.info("%s: the connection is lost; trying again", self.address)
                 elif not self._has_been_up and socket.elsewhere is None:
                     await self._check(socket)
                 hops = 0 if socket.elsewhere is None or socket.age_s > SETTLED_S else hops + 1
@@ -402,6 +405,9 @@ class Client:
                 self.forgotten += not session_present
                 self._up.set()
                 self._has_been_up = True
+                if self._is_cut_off:
+                    self._is_cut_off = False
+                    _log.info("%s: connected again", self.address)
                 socket.was_up = True
                 socket.keep_alive(keep_alive_s)
             case Arrived(packet, numbers):

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from pathlib import Path
 
 import pytest
 
 from shoal.cli import main as cli
+from shoal.cli.support.live.clients import Connecting
 from shoal.client import Client, Tls
+from shoal.client.endpoint import read_endpoint
 from tests.client.test_endpoints import Files, listening
 from tests.runtime.live import on_asyncio
 
@@ -64,3 +67,11 @@ def test_what_cannot_be_is_said(
 ) -> None:
     assert run("publish", "a", *words) == 2
     assert problem in capsys.readouterr().err
+
+
+def test_stderr_says_what_clients_log(capsys: pytest.CaptureFixture[str]) -> None:
+    """Once, however many clients there were."""
+    for _ in range(2):
+        Connecting(read_endpoint("localhost"), None, None, Tls(), "5").client()
+    logging.getLogger("shoal.client.client").info("%s: connected again", "localhost")
+    assert capsys.readouterr().err == "shoal: localhost: connected again\n"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import sys
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
@@ -40,6 +42,16 @@ ServerName = Annotated[
 Version = Annotated[str, typer.Option("--mqtt", help="The version of MQTT: 5 or 3.1.1.")]
 
 
+class _OnStderr(logging.Handler):
+    """What clients log, as commands say things."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print(f"shoal: {record.getMessage()}", file=sys.stderr, flush=True)
+
+
+_ON_STDERR = _OnStderr()
+
+
 class Connecting(NamedTuple):
     """How clients of a command connect, and to what."""
 
@@ -50,9 +62,12 @@ class Connecting(NamedTuple):
     version: str
 
     def client(self, client_id: str = "", **options: Any) -> Client:
-        """A client that is not connected yet."""
+        """A client that is not connected yet; stderr says when it loses its broker."""
         from shoal.client import Client
 
+        log = logging.getLogger("shoal.client")
+        log.setLevel(logging.INFO)
+        log.addHandler(_ON_STDERR)
         return Client(
             str(self.endpoint),
             client_id,
