@@ -14,10 +14,12 @@ from shoal.broker.effects import (
     Received,
     Requested,
     Returned,
+    Send,
+    Started,
 )
 from shoal.broker.machine import Broker
 from shoal.broker.wire import COMMON, Codec
-from shoal.overlays.octopia.messages import MESSAGES, Notification
+from shoal.overlays.octopia.messages import MESSAGES, Notification, Spread
 from shoal.overlays.octopia.parameters import Dynamic, Parameters
 from shoal.overlays.registry import strategy_factory
 from tests.broker.test_machine import ANY_MESSAGE, CLIENTS, ROUTED
@@ -61,3 +63,19 @@ def test_no_input_raises(dynamic: Dynamic, happenings: list[object]) -> None:
     parameters = Parameters(rows=ROWS, dynamic=dynamic, threshold=1)
     machine = Broker("B2", ("B0", "B3", "B4"), strategy_factory("octopia", parameters))
     feed(machine, happenings, CODEC, {*BROKERS} - {"B2"})
+
+
+@pytest.mark.parametrize("dynamic", Dynamic)
+@pytest.mark.parametrize("neighbour", ["B0", "B3", "B4"])
+def test_copies_of_nothing_come_to_nothing(dynamic: Dynamic, neighbour: str) -> None:
+    parameters = Parameters(rows=ROWS, dynamic=dynamic, threshold=1)
+    machine = Broker("B2", ("B0", "B3", "B4"), strategy_factory("octopia", parameters))
+    copies = [Notification((), 1, owed, only) for owed in range(4) for only in (None, (), (0, 1))]
+    empty = [*copies, *(Spread((), 1, clusters, (0, 1, 2)) for clusters in range(4))]
+    inputs = [of(neighbour, each) for each in empty for of in (Received, Returned)]
+    said: list[object] = []
+    machine.handle(Started(), 0)
+    for input in inputs:
+        said += machine.handle(input, 1)
+    sent = [each.message for each in said if isinstance(each, Send)]
+    assert not [each for each in sent if isinstance(each, Notification | Spread)]

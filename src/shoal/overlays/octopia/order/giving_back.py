@@ -69,7 +69,7 @@ class GivingBack:
 
     def of_this_life(self, message: Notification) -> Notification:
         """Without what comes back that was published here before this broker was killed."""
-        if message.publications[0].message_id.broker != self._broker:
+        if not message.publications or message.publications[0].message_id.broker != self._broker:
             return message
         unused = self._unused_numbers
         found = tuple(

@@ -96,7 +96,8 @@ class Spreading:
         """What a neighbour spreads."""
         publications, hops = message.publications, message.hops
         clusters, regions = message.clusters, message.regions
-        self._pass_on(publications, hops, neighbour, clusters, regions, now_us, out)
+        if publications:
+            self._pass_on(publications, hops, neighbour, clusters, regions, now_us, out)
 
     def _pass_on(
         self,
