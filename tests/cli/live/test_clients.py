@@ -52,12 +52,39 @@ async def test_publish_and_subscribe_over_tls_and_websocket(
             assert client.is_connected
 
 
+@on_asyncio
+async def test_publish_and_subscribe_by_mqtt_3_1_1(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    files = Files(tmp_path)
+    older = ("--authority", files.authority, "--mqtt", "3.1.1")
+    async with listening(files) as where:
+        broker = ("--broker", f"mqtts://{where['mqtts']}", *older)
+        # Where a filter stands in the topic filter, it needs no words of MQTT 5.
+        topic = ("-t", "$where/x > 1/#", "--count", "1")
+        heard = asyncio.create_task(asyncio.to_thread(run, "subscribe", *topic, *broker))
+        while "subscribed at" not in capfd.readouterr().err:
+            await asyncio.sleep(0.01)
+        for x in (1, 2):
+            said = ("publish", "a", f'{{"x": {x}}}', "--json", *broker)
+            assert await asyncio.to_thread(run, *said) == 0
+        assert await heard == 0
+        assert capfd.readouterr().out.startswith('a {"x": 2}')
+        for words, problem in (
+            (("subscribe", "x > 1"), "MQTT 3.1.1 has no filters on content; use 5"),
+            (("publish", "a", "-a", "x=1"), "MQTT 3.1.1 has no attributes; publish them as JSON"),
+        ):
+            assert await asyncio.to_thread(run, *words, *broker) == 2
+            assert problem in capfd.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
         (("--broker", "http://x"), "--broker: 'http://x': http is no way to a broker"),
         (("--broker", "mqtts://x", "--authority", "none.pem"), "--authority: no file none.pem"),
         (("--authority", __file__), "is not over TLS; write mqtts:// or wss:// before it"),
+        (("--mqtt", "4"), "--mqtt 4: is not 5 or 3.1.1"),
         (("--broker", "mqtts://x", "--certificate", __file__), "give both or neither"),
         (("--broker", "mqtts://x", "--authority", __file__), f"--authority: {__file__}: "),
     ],

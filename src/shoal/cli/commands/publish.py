@@ -20,6 +20,7 @@ from shoal.cli.support.live.clients import (
     Password,
     ServerName,
     Username,
+    Version,
     read_attribute,
     read_connecting,
 )
@@ -56,6 +57,7 @@ def publish(
     certificate: Certificate = "",
     key: KeyFile = "",
     server_name: ServerName = "",
+    version: Version = "5",
 ) -> None:
     """Publish to a live network, with any broker's MQTT address."""
     from shoal.client import ClientError
@@ -72,7 +74,7 @@ def publish(
     elif json_payload:
         _check_json(payload)
     connecting = read_connecting(
-        broker, username, password, authority, certificate, key, server_name
+        broker, username, password, authority, certificate, key, server_name, version
     )
 
     async def run() -> None:

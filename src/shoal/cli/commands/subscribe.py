@@ -18,6 +18,7 @@ from shoal.cli.support.live.clients import (
     Password,
     ServerName,
     Username,
+    Version,
     check_topic_filters,
     read_connecting,
 )
@@ -43,10 +44,11 @@ def subscribe(
     certificate: Certificate = "",
     key: KeyFile = "",
     server_name: ServerName = "",
+    version: Version = "5",
 ) -> None:
     """Subscribe at a live broker and print what arrives, one line each, until Ctrl-C."""
     from shoal.client import ClientError
-    from shoal.language import FilterSyntaxError, parse
+    from shoal.language import parse
 
     async def run() -> None:
         async with connecting.client() as client:
@@ -62,14 +64,14 @@ def subscribe(
                         return
 
     connecting = read_connecting(
-        broker, username, password, authority, certificate, key, server_name
+        broker, username, password, authority, certificate, key, server_name, version
     )
     check_topic_filters(topic)
     try:
         if where:
             parse(where)
         run_until_interrupted(run())
-    except (ClientError, FilterSyntaxError) as error:
+    except (ClientError, ValueError) as error:
         raise UserError(str(error)) from error
     except (KeyboardInterrupt, BrokenPipeError):
         drop_output()
