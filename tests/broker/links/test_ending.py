@@ -377,6 +377,37 @@ def test_what_goes_another_way_as_well_is_to_be_settled_by_both() -> None:
     assert wire.settled == [0, 1, 2]
 
 
+def test_what_an_exchange_brought_behind_what_is_newer_is_recalled_in_its_turn() -> None:
+    """0, 1 and 2 were for somebody else as well, and came here when 2 had been sent here."""
+    wire = keeping()
+    wire.publish(2)
+    wire.go()
+    wire.publish(0, 1, 2)
+    wire.go()
+    assert _numbers(wire.ends["A"].recall(None, moves=False)) == [0, 1, 2]
+
+
+def test_it_is_sent_in_its_turn_when_the_other_end_has_forgotten_all() -> None:
+    wire = keeping()
+    wire.publish(2)
+    wire.publish(0, 1, 2)
+    wire.go()
+    wire.come_back()
+    wire.ends["A"].open_gate()
+    before = len(wire.got)
+    wire.go()
+    assert [number for number, _ in wire.got[before:]] == [0, 1, 2, 2]
+
+
+def test_it_comes_back_in_its_turn() -> None:
+    wire = keeping()
+    wire.publish(2)
+    wire.publish(0, 1, 2)
+    wire.go()
+    wire.ends["A"].give_up()
+    assert wire.returned() == [0, 1, 2, 2]
+
+
 def test_what_is_on_disk_is_recalled_and_stays_there_until_it_is_settled_elsewhere() -> None:
     net, spool = with_one_on_disk()
     one, other = net.ends["A"], net.ends["B"]

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections import defaultdict, deque
 from collections.abc import Iterable
 
 from shoal.broker.custody import Custody, repeated
 from shoal.broker.links.outbox import Frame
 from shoal.broker.messages import Carrier, Message, Together
 from shoal.broker.wire import LENGTH_BYTES, Codec, WireError
+from shoal.model import ClientId
+
+# What somebody waits for of a frame.
+Kept = tuple[Carrier, Custody]
 
 
 class Frames:
@@ -40,7 +45,7 @@ class Frames:
         waited_for = self.waited_for(frames)
         return [(self._codec.encode(carrier), custody) for carrier, custody in waited_for]
 
-    def waited_for(self, frames: Iterable[Frame]) -> list[tuple[Carrier, Custody]]:
+    def waited_for(self, frames: Iterable[Frame]) -> list[Kept]:
         """The publications that somebody waits for in some frames, marked; the rest is settled.
 
         What a link has said of tables is said anew when it comes up again.
@@ -53,7 +58,7 @@ class Frames:
                 found.append((carrier, frame.custody))
             else:
                 frame.custody.settle()
-        return found
+        return in_turn(found)
 
     def repeat(self, data: bytes) -> bytes:
         """A frame, marked as sent before."""
@@ -64,3 +69,41 @@ class Frames:
         """What somebody waits for in a frame, marked as sent before; None: no publications."""
         message = self._codec.decode(data[LENGTH_BYTES:])
         return repeated(message) if isinstance(message, Carrier) else None
+
+
+def in_turn(kept: list[Kept]) -> list[Kept]:
+    """The same, each publisher's publications in their order.
+
+    An exchange of links brings what was under way over another link behind what a publisher has
+    sent over this one since.  Who had both in that order would take the older for a repeat.
+    """
+    last: dict[ClientId, int] = {}
+    for carrier, _ in kept:
+        for routed in carrier.publications:
+            publisher, sequence = routed.publication.key
+            if sequence < last.get(publisher, sequence):
+                return _sorted(kept)
+            last[publisher] = sequence
+    return kept
+
+
+def _sorted(kept: list[Kept]) -> list[Kept]:
+    """One by one, those of each publisher in the places of its own."""
+    single: list[Kept] = []
+    for carrier, custody in kept:
+        for number, routed in enumerate(carrier.publications):
+            if number:
+                custody.extend()
+            single.append((carrier.with_publications((routed,)), custody))
+    found: dict[ClientId, deque[Kept]] = defaultdict(deque)
+    for each in sorted(single, key=_sequence):
+        found[_publisher(each)].append(each)
+    return [found[_publisher(each)].popleft() for each in single]
+
+
+def _publisher(kept: Kept) -> ClientId:
+    return kept[0].publications[0].publication.publisher
+
+
+def _sequence(kept: Kept) -> int:
+    return kept[0].publications[0].publication.sequence

@@ -22,7 +22,7 @@ from shoal.broker.links.controls import (
     Whereabouts,
 )
 from shoal.broker.links.ending import Ending
-from shoal.broker.links.frames import Frames
+from shoal.broker.links.frames import Frames, in_turn
 from shoal.broker.links.inbox import Debt, LinkInbox
 from shoal.broker.links.outbox import Frame, LinkLimits, LinkOutbox
 from shoal.broker.links.protocols import FIRST
@@ -109,7 +109,7 @@ class LinkTraffic:
         if moves:
             self._ending.is_recalled = True
             self._outbox.forgive()
-        return found
+        return in_turn(found)
 
     def returned(self) -> list[tuple[Carrier, Custody]]:
         """What was not settled when a session ended, marked, oldest first; each is said once.
