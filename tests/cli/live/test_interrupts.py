@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,14 @@ from shoal.cli.support.interrupts import run_until_interrupted
 
 # Far more than it takes on a busy machine; nothing is wrong before.
 PATIENCE_S = 60.0
+
+
+@pytest.fixture(autouse=True)
+def _sigint() -> Iterator[None]:
+    """Who runs the tests in the background of a shell has it ignored, and so have all it starts."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def test_a_signal_that_comes_as_the_loop_goes_to_sleep_is_heard() -> None:
