@@ -5,7 +5,9 @@ from __future__ import annotations
 import gc
 import importlib
 import os
+from collections import defaultdict
 from collections.abc import Generator
+from itertools import chain, zip_longest
 from pathlib import Path
 
 import pytest
@@ -41,16 +43,10 @@ NEED_SPARK = (
 )
 # Starts a Spark of its own.
 ELSEWHERE = "tests/pipeline/test_java.py"
-# Networks of processes, whole random networks: they take longest.
-LONG = (
-    "tests/live/",
-    "tests/chaos/",
-    "tests/runtime/",
-    "tests/seeds/",
-    "tests/cli/",
-    "tests/docs/",
-    ELSEWHERE,
-)
+# Networks of processes: they mostly wait.
+WAITING = ("tests/live/", "tests/chaos/", "tests/runtime/", "tests/cli/", "tests/docs/", ELSEWHERE)
+# Whole random networks: of what keeps a core busy they take longest.
+LONG = "tests/seeds/"
 # Each of these tests has networks of its own, so that they need not stay together.
 APART = ("tests/chaos/", "tests/runtime/", "tests/seeds/")
 
@@ -59,18 +55,37 @@ def _needs_spark(nodeid: str) -> bool:
     return nodeid.startswith(NEED_SPARK) and not nodeid.startswith(ELSEWHERE)
 
 
-def _turn(item: pytest.Item) -> int:
-    if _needs_spark(item.nodeid):
-        return 0
-    return 1 if item.nodeid.startswith(LONG) else 2
+def _scope(nodeid: str) -> str:
+    """What one process runs in one go."""
+    if _needs_spark(nodeid):
+        return "spark"
+    file, *_ = nodeid.partition("::")
+    return nodeid if file.startswith(APART) else file
+
+
+def _mixed(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Those that need Spark, then what waits and what keeps a core busy by turns.
+
+    So no core is idle while others wait, and what takes longest is not left to the end.
+    """
+    scopes: dict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        scopes[_scope(item.nodeid)].append(item)
+    spark = scopes.pop("spark", [])
+    waiting = [each for scope, each in scopes.items() if scope.startswith(WAITING)]
+    busy = [each for scope, each in scopes.items() if not scope.startswith(WAITING)]
+    busy.sort(key=lambda each: not each[0].nodeid.startswith(LONG))
+    turns = chain.from_iterable(zip_longest(waiting, busy, fillvalue=[]))
+    return [*spark, *chain.from_iterable(turns)]
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes longest begins first, so that all processes end at about the same time."""
+    """Fewer cases where they are to be fewer; in an order that fills several processes."""
     if FACTOR < 1:
         items[:] = chosen_cases(items)
-    items.sort(key=_turn)
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        items[:] = _mixed(items)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -94,10 +109,7 @@ class Files(LoadScopeScheduling):
     """Deals files out to several test processes, some test by test, in their order."""
 
     def _split_scope(self, nodeid: str) -> str:
-        if _needs_spark(nodeid):
-            return "spark"
-        file, *_ = nodeid.partition("::")
-        return nodeid if file.startswith(APART) else file
+        return _scope(nodeid)
 
 
 @pytest.hookimpl(optionalhook=True)
