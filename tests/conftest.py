@@ -66,7 +66,7 @@ def _scope(nodeid: str) -> str:
 def _mixed(items: list[pytest.Item]) -> list[pytest.Item]:
     """Those that need Spark, then what waits and what keeps a core busy by turns.
 
-    So no core is idle while others wait, and what takes longest is not left to the end.
+    So a core is idle less often while others wait, and what takes longest is not left to the end.
     """
     scopes: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
