@@ -217,13 +217,20 @@ def begins_to_be_told(network: Network, kind: str) -> list[int]:
     return counts
 
 
-def test_much_that_is_retained_is_told_in_turns() -> None:
-    """200,000 messages were one turn of seconds."""
+def with_retained(count: int) -> Network:
+    """B1 and B2 have so many retained messages."""
     network = Network("B1", "B2")
     network.after(20)
     publisher = network["B1"].connect("p")
-    for number in range(3_000):
+    for number in range(count):
         publisher.publish(f"a/{number}", b"x", retain=True)
+    return network
+
+
+def test_much_that_is_retained_is_told_in_turns() -> None:
+    """200,000 messages were one turn of seconds."""
+    network = with_retained(3_000)
+    publisher = network["B1"].connect("p")
     counts = begins_to_be_told(network, "Kept")
     # What comes meanwhile, or goes, is known in the end as well.
     publisher.publish("a/0", b"y", retain=True)
@@ -238,11 +245,7 @@ def test_much_that_is_retained_is_told_in_turns() -> None:
 
 
 def test_who_asks_again_meanwhile_is_told_from_the_beginning() -> None:
-    network = Network("B1", "B2")
-    network.after(20)
-    publisher = network["B1"].connect("p")
-    for number in range(1_500):
-        publisher.publish(f"a/{number}", b"x", retain=True)
+    network = with_retained(1_500)
     counts = begins_to_be_told(network, "Kept")
     restart(network, "B2")
     network.after(5)
