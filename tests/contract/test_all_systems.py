@@ -11,6 +11,7 @@ from shoal.broker.effects import (
     Input,
     Leave,
     LinkChanged,
+    LinkReady,
     LinkState,
     Received,
     Requested,
@@ -72,6 +73,35 @@ def test_every_publication_reaches_exactly_who_asked(system: str, seed: int) -> 
     assert verdict.required > 0
     assert (verdict.lost, verdict.duplicates, verdict.phantoms) == ((), (), ())
     assert verdict.out_of_order == ()
+
+
+def test_who_is_linked_again_may_be_sent_publications(
+    system: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Live, all that is published waits in the link until then."""
+    handle, waiting, came_up = Broker.handle, set(), 0
+
+    def watched(self: Broker, input: Input, now_us: int) -> list[Effect]:
+        nonlocal came_up
+        effects = handle(self, input, now_us)
+        match input:
+            case LinkChanged(neighbour, LinkState.UP):
+                waiting.add((self.id, neighbour))
+                came_up += 1
+            case LinkChanged(neighbour):
+                waiting.discard((self.id, neighbour))
+        ready = {(self.id, each.neighbour) for each in effects if isinstance(each, LinkReady)}
+        waiting.difference_update(ready)
+        return effects
+
+    monkeypatch.setattr(Broker, "handle", watched)
+    world = RandomNetwork(11, system=system).world
+    for left, right in world.links:
+        world.cut(UNTIL_US, left, right)
+        world.heal(UNTIL_US + SETTLE_US, left, right)
+    world.run(UNTIL_US + 10 * SETTLE_US)
+    assert came_up
+    assert waiting == set()
 
 
 def test_nobody_else_notices_brokers_that_join_and_leave(system: str) -> None:
