@@ -23,7 +23,7 @@ from shoal.cli.main import main
 from shoal.overlays.registry import FURTHER, SYSTEMS
 
 _SERVER = multiprocessing.get_context("forkserver")
-_SERVER.set_forkserver_preload(["tests.runtime.preloaded"])
+_SERVER.set_forkserver_preload(["shoal.cli.broker_process"])
 
 
 class Forked:

@@ -10,11 +10,12 @@ also while it is still being imported.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import io
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from shoal.cli.support.errors import STOPPED_EXIT_CODE, UserError
@@ -74,8 +75,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     typed = _typed_so_far() if is_asked else words
     asked_for = next((word for word in typed if not word.startswith("-")), None)
     completes = is_asked or any(each in words for each in COMPLETION_OPTIONS)
-    try:
+    with explained():
         build_app(asked_for, completes=completes)(args=words, prog_name="shoal")
+
+
+@contextlib.contextmanager
+def explained() -> Iterator[None]:
+    """Exit with what a user did wrong in a sentence, and with its code, if anything was."""
+    try:
+        yield
     except KeyboardInterrupt:
         sys.exit(STOPPED_EXIT_CODE)
     except (UserError, SystemModuleError) as error:

@@ -13,9 +13,9 @@ _VARIABLE = "SHOAL_STARTED_BY"
 _LOOK_S = 1.0
 
 
-def environment_of_a_child() -> dict[str, str]:
-    """What a broker is started with that is to stop when this process is gone."""
-    return {**os.environ, _VARIABLE: str(os.getpid())}
+def stop_with_parent() -> None:
+    """Have the broker that this process becomes stop when the process that started it is gone."""
+    os.environ[_VARIABLE] = str(os.getppid())
 
 
 def parent_in(environment: Mapping[str, str]) -> int | None:

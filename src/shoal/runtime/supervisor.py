@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import json
 import signal
-import sys
 import urllib.parse
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
@@ -25,14 +24,14 @@ from shoal.overlays.registry import SYSTEMS
 from shoal.overlays.shapes import Link
 from shoal.overlays.system import Layout
 from shoal.runtime.addresses import Address
+from shoal.runtime.forks import Fork
 from shoal.runtime.free_ports import free_ports
 from shoal.runtime.network_file import Network
 from shoal.runtime.network_sections import AccessSection, BrokerSection
 from shoal.runtime.operations.caller import ANYBODY, Caller, RefusedError, make_caller
-from shoal.runtime.parents import environment_of_a_child
 from shoal.runtime.storage.overlay_file import who_has_left
 
-# Python and its compiled parts take a second or two to load, more when all start at once.
+# Python and its compiled parts take a second to load, more beside much load.
 START_TIMEOUT_S = 60.0
 # A broker drains before it stops; one that has not stopped by then is killed.
 STOP_TIMEOUT_S = 15.0
@@ -163,7 +162,7 @@ class Supervisor:
 
     def __init__(self, network: Network, path: Path) -> None:
         self.network = network
-        self.processes: dict[BrokerId, asyncio.subprocess.Process] = {}
+        self.processes: dict[BrokerId, Fork] = {}
         self.restarts = 0
         folders = (network.storage.folder_of(broker.name) for broker in network.brokers)
         self.left = who_has_left(folder for folder in folders if folder is not None)
@@ -190,16 +189,8 @@ class Supervisor:
         self._watching = [asyncio.create_task(self._watch(each.name)) for each in self._brokers]
 
     async def _spawn(self, name: BrokerId) -> None:
-        with self.log_path(name).open("ab") as log:
-            self.processes[name] = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "shoal.cli.main"),
-                *("serve", str(self._path), "--broker", name),
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=environment_of_a_child(),
-                start_new_session=True,  # Ctrl-C is for the supervisor, which stops them in order
-            )
+        self.processes[name] = fork = Fork(self._path, name, self.log_path(name))
+        await fork.start()
 
     async def _ready(self, broker: BrokerSection) -> None:
         address = broker.address("admin")
@@ -276,7 +267,7 @@ class Supervisor:
             _signal((each for each in running if each.returncode is None), signal.SIGKILL)
 
 
-def _signal(processes: Iterable[asyncio.subprocess.Process], number: signal.Signals) -> None:
+def _signal(processes: Iterable[Fork], number: signal.Signals) -> None:
     for process in processes:
         with contextlib.suppress(ProcessLookupError):
             process.send_signal(number)

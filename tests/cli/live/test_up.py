@@ -126,6 +126,33 @@ def test_a_broker_that_is_killed_comes_back_and_is_joined_again(
     asyncio.run(through(network[0], "B3", "B2", b"again"))
 
 
+def parent_of(process: int) -> int:
+    stat = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2]
+    return int(stat.split()[1])
+
+
+def test_brokers_are_forks_of_one_process_that_may_be_killed(
+    network: tuple[Network, Path],
+) -> None:
+    """By hand each is found by its name, and no Ctrl-C but the first process's reaches it."""
+    names = [broker.name for broker in network[0].brokers]
+    before = [process_of(network[0], name) for name in names]
+    for name, process in zip(names, before, strict=True):
+        title = Path(f"/proc/{process}/cmdline").read_text().rstrip("\0")
+        assert title == f"shoal serve {network[1]} --broker {name}"
+        assert os.getsid(process) == process
+    (server,) = {parent_of(process) for process in before}
+    os.kill(server, signal.SIGKILL)
+
+    def are_back() -> bool:
+        found = [each for each in statuses(network[0]).values() if each["pid"] not in before]
+        return len(found) == 3 and all(each["ready"] for each in found)
+
+    wait_until(are_back)
+    assert not any(map(is_running, before))
+    asyncio.run(through(network[0], "B1", "B3", b"of another"))
+
+
 def test_publish_and_subscribe(
     network: tuple[Network, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from pathlib import Path
 from random import Random
 
@@ -49,7 +50,7 @@ class Cluster:
     def kill(self, broker: str) -> None:
         process = self.supervisor.processes[broker]
         if process.returncode is None:
-            process.kill()
+            process.send_signal(signal.SIGKILL)
 
 
 async def run(folder: Path, seed: int, count: int, kills: int) -> None:

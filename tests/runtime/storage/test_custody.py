@@ -4,6 +4,7 @@ arrives, at QoS 2 once, in its order."""
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -73,7 +74,7 @@ class Killable:
         """At once, if it has not been killed already."""
         process = self.supervisor.processes[broker]
         if process.returncode is None:
-            process.kill()
+            process.send_signal(signal.SIGKILL)
 
     def place(self, broker: str) -> tuple[str, int]:
         address = self.network.broker(broker).address("mqtt")

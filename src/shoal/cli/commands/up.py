@@ -71,8 +71,11 @@ def up(
     scenario as it says.  A broker whose process dies is started again, with all its clients'
     sessions, what waits in them, and retained messages.
     """
+    from shoal.runtime.forks import prepare
+
     options = NetworkOptions(sizes, port, system, host, websockets, scenario, settings)
     options.check(context)
+    prepare()
     try:
         network, path = _write(options.network(), folder, data)
     except OSError as error:

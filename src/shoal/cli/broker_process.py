@@ -1,0 +1,32 @@
+"""A broker's process that is forked (`runtime/forks.py`): what it has loaded, and what it runs."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+from pathlib import Path
+
+from shoal.cli.support.imports import uncollected
+
+with uncollected():
+    from shoal.cli.commands.serve import serve
+    from shoal.cli.main import explained
+    from shoal.overlays.registry import SYSTEMS
+
+    for _module in (
+        "numpy.typing",
+        "shoal.cli.support.live.networks",
+        "shoal.runtime.broker_service",
+        "shoal.runtime.operations.logs",
+        "shoal.runtime.serving",
+        "uvloop",
+    ):
+        with contextlib.suppress(ImportError):  # uvloop need not be there
+            importlib.import_module(_module)
+    SYSTEMS.values()
+
+
+def run(network_file: str, broker: str) -> None:
+    """Run one broker of a network, as `shoal serve` does."""
+    with explained():
+        serve(Path(network_file), broker)
