@@ -7,7 +7,8 @@ from itertools import combinations
 
 import pytest
 
-from shoal.matching.topics.trie import Trie
+from shoal.matching.topics.index import Overview, TopicIndex
+from shoal.matching.topics.trie import STEP, Trie
 
 Levels = tuple[str, ...]
 
@@ -80,3 +81,54 @@ def test_a_trie_is_the_same_however_it_came_about(seed: int) -> None:
     for levels in there:
         trie.take_down(levels)
     assert trie.is_empty
+
+
+# --- bit by bit ---------------------------------------------------------------------------------
+
+DEPTH = 13
+TOPIC = "/".join(f"l{at}" for at in range(DEPTH))
+EVERY = [
+    "/".join("+" if number >> at & 1 else f"l{at}" for at in range(DEPTH))
+    for number in range(2**DEPTH)
+]
+
+
+def index_of(filters: list[str]) -> TopicIndex:
+    index = TopicIndex()
+    for number, text in enumerate(filters):
+        index.add(number, text)
+    return index
+
+
+def test_a_walk_over_many_places_may_be_taken_in_steps() -> None:
+    """In one go 130,000 filters, which two users may have, are a fifth of a second."""
+    index, overview = index_of(EVERY), Overview()
+    steps = list(index.survey(TOPIC, overview))
+    assert len(steps) > 2 * 2**DEPTH // STEP
+    assert max(steps) <= 2 * STEP
+    assert sorted(overview.ids) == list(range(2**DEPTH))
+    assert (overview.leaves, overview.filters, overview.asks) == (2**DEPTH, 0, False)
+    assert index.match(TOPIC, {}) == overview.ids
+
+
+def test_a_walk_begins_anew_where_topic_filters_come_or_go_meanwhile() -> None:
+    index, overview = index_of(EVERY), Overview()
+    steps = index.survey(TOPIC, overview)
+    for _ in range(3):
+        next(steps)
+    index.remove(0)
+    index.add("new", "#")
+    for _ in range(5):
+        next(steps)
+    index.remove(5)
+    for _ in steps:
+        pass
+    assert set(overview.ids) == {*range(2**DEPTH), "new"} - {0, 5}
+    assert index.match(TOPIC, {}) == overview.ids == index_again(index).match(TOPIC, {})
+
+
+def index_again(index: TopicIndex) -> TopicIndex:
+    again = TopicIndex()
+    for id in index:
+        again.add(id, index[id].topic_filter)
+    return again

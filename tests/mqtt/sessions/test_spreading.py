@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable, Iterator
+from functools import partial
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -138,13 +141,28 @@ class InTurns(House):
             super().after(seconds)
 
 
+def bit_by_bit(house: House, seed: int) -> None:
+    """Whom a message is for takes turns to find out, too; in some, any topic filter is many."""
+    subscriptions = house.clients.subscriptions
+    if seed % 3:
+        subscriptions.quick = 0
+    if seed % 3 == 1:
+        subscriptions.most_filters = 0
+
+
 def same(house: House, at_once: list[bytes]) -> bool:
     """Whether readers were written the same.  Who publishes hears so when all have it: of what it
-    wants itself the order counts, and of its answers.
+    wants itself the order counts, and of its answers.  Whether anybody wants it they do not say
+    where that was not known yet.
     """
+    is_known = house.clients.subscriptions.quick > 0
 
     def of(written: bytes) -> list[list[object]]:
         packets = Decoder(MQTT_5).feed(written)
+        if not is_known:
+            packets = [
+                Puback(each.packet_id) if isinstance(each, Puback) else each for each in packets
+            ]
         are_own = [isinstance(each, Publish) for each in packets]
         return [[each for each, is_own in zip(packets, are_own, strict=True) if is_own is kind]
                 for kind in (True, False)]  # fmt: skip
@@ -164,6 +182,7 @@ def test_in_turns_or_at_once(seed: int) -> None:
     at_once = play(House(), seed, together=False)
     house = InTurns()
     house.chance, house.clients.spreading.most = Random(seed), 1
+    bit_by_bit(house, seed)
     play(house, seed, together=bool(seed % 2))
     house.after(1)
     assert house.turns > 20
@@ -178,6 +197,7 @@ def test_in_turns_or_at_once_in_a_network(seed: int, monkeypatch: pytest.MonkeyP
     site = Network("B1", "B2")["B1"]
     assert isinstance(site, SiteInTurns)
     site.chance, site.clients.spreading.most = Random(seed), 1
+    bit_by_bit(site, seed)
     play(site, seed, together=bool(seed % 2))
     site.after(1)
     assert site.turns > 20
@@ -324,3 +344,86 @@ def test_it_is_written_once_and_forgotten_when_it_is_through() -> None:
     house.connect("w").send(Publish("a", b"1", 1, packet_id=7))
     finish(house)
     assert not house.killed().clients.spreading.is_on
+
+
+# --- for whom it is -----------------------------------------------------------------------------
+
+LEVELS = 13
+WIDE = "/".join(f"l{at}" for at in range(LEVELS))
+
+
+def wide(house: House, options: str = "", **kwargs: Any) -> list[Client]:
+    """Two clients with 2 ** LEVELS topic filters that all match WIDE."""
+    texts = [
+        "/".join("+" if number >> at & 1 else f"l{at}" for at in range(LEVELS)) + options
+        for number in range(2**LEVELS)
+    ]
+    clients = [house.connect(name) for name in "ab"]
+    for client, own in zip(clients, (texts[::2], texts[1::2]), strict=True):
+        for at in range(0, len(own), 100):
+            requests = [SubscriptionRequest(text, **kwargs) for text in own[at : at + 100]]
+            client.send(Subscribe(1, tuple(requests)))
+        client.written = b""
+    return clients
+
+
+class Watched(House):
+    """How many places of topic filters are looked at in each turn."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clients.spreading.most = 500
+        self.places: list[int] = [0]
+        index = self.clients.subscriptions._index
+        for name in ("survey", "matching"):
+            setattr(index, name, partial(self._counted, getattr(index, name)))
+
+    def _counted(self, steps: Callable[..., Iterator[int]], *given: Any) -> Iterator[int]:
+        for places in steps(*given):
+            self.places[-1] += places
+            yield places
+
+    def take_turns(self) -> None:
+        while self.clients.spreading.is_on:
+            self.places.append(0)
+            turn(self)
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+@pytest.mark.parametrize(("options", "no_local"), [("", False), ("?n>1", False), ("", True)])
+def test_for_whom_it_is_may_take_several_turns_to_find_out(
+    qos: int, options: str, no_local: bool
+) -> None:
+    """130,000 filters, which two users may have, are a fifth of a second in one go."""
+    house = Watched()
+    clients = wide(house, options, no_local=no_local)
+    writer = clients[0] if no_local else house.connect("w")
+    for number in (2, 3):
+        body = b'{"n": %d}' % number
+        for topic in (WIDE, WIDE + "x"):
+            house.places.append(0)
+            writer.send(Publish(topic, body, qos, packet_id=number if qos else None))
+            assert house.clients.spreading.is_on is (number == 2 or bool(options))
+            house.take_turns()
+    assert max(house.places) <= (500 + 100) * 20
+    for client in clients:
+        got = payloads(client)
+        assert got == ([] if client is writer else [b'{"n": 2}'] * 2 + [b'{"n": 3}'] * 2)
+
+
+def test_what_is_published_meanwhile_waits_behind_it() -> None:
+    house = Watched()
+    one, other = wide(house)
+    other.send(Subscribe(1, (SubscriptionRequest("b"),)))
+    writers = house.connect("w"), house.connect("v")
+    other.written = b""
+    writers[0].send(Publish(WIDE, b"1"), Publish("b", b"2"))
+    writers[1].send(Publish("b", b"3"), Pingreq())
+    assert writers[1].take() == [Pingresp()]
+    while house.clients.spreading.is_on:
+        turn(house)
+        for writer in writers:
+            go_on(writer)
+    assert payloads(one) == [b"1"]
+    first, *rest = payloads(other)
+    assert (first, sorted(rest)) == (b"1", [b"2", b"3"])

@@ -22,8 +22,9 @@ Source: MQTT Version 5.0, sections 4.7 and 4.8.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -35,6 +36,9 @@ from shoal.model import EVERYTHING, Attributes, Filter
 # Topics whose leaves are remembered until the set of topic filters changes: most publishers send
 # to the same few topics again and again.  When full, all are forgotten and the walks begin anew.
 CACHED_TOPICS = 65_536
+# Leaves that are looked at in one step; and what asks for content counts as so many places more.
+STEP = 1_000
+CONTENT_PLACES = 4
 
 
 class TopicSubscription(NamedTuple):
@@ -43,6 +47,27 @@ class TopicSubscription(NamedTuple):
     topic_filter: str
     filter: Filter
     payload: Any
+
+
+@dataclass(slots=True)
+class Overview:
+    """What there is to do for a publication to a topic.
+
+    places    the nodes of the trie that are looked at and the subscriptions that get all of it
+    leaves    the topic filters that match
+    filters   the filters that are asked about its attributes
+    ids       the subscriptions that get all of it, in the order of `TopicIndex.match`
+    is_open   whether who gets it is not said by the topic alone: where content is asked for, and
+              where members take turns
+    asks      whether it depends on attributes: else they need not be read
+    """
+
+    places: int = 0
+    leaves: int = 0
+    filters: int = 0
+    ids: list[Any] = field(default_factory=list)
+    is_open: bool = False
+    asks: bool = False
 
 
 class TopicIndex:
@@ -58,6 +83,8 @@ class TopicIndex:
         self._exact: dict[str, _Leaf] = {}
         self._trie: Trie[_Leaf] = Trie()
         self._cache: dict[str, _Found] = {}
+        # How often topic filters came or went.
+        self._changes = 0
 
     def __len__(self) -> int:
         return len(self._subscriptions)
@@ -92,7 +119,7 @@ class TopicIndex:
                 self._trie.hang(parts.levels, leaf)
             else:
                 self._exact["/".join(parts.levels)] = leaf
-            self._cache.clear()
+            self._changed()
         leaf.add(id, filter, parts.group)
 
     def remove(self, id: Hashable) -> None:
@@ -107,7 +134,11 @@ class TopicIndex:
                 self._trie.take_down(parts.levels)
             else:
                 del self._exact["/".join(parts.levels)]
-            self._cache.clear()
+            self._changed()
+
+    def _changed(self) -> None:
+        self._cache.clear()
+        self._changes += 1
 
     def match(self, topic: str, attributes: Attributes) -> list[Any]:
         """The ids of the subscriptions that get a publication, each once.
@@ -131,17 +162,33 @@ class TopicIndex:
             if not only.plain and not only.groups:
                 return leaves[0].content.match_each(publications)
         answers: list[list[Any]] = [[] for _ in publications]
-        for leaf in leaves:
+        deque(self.matching(topic, publications, answers), maxlen=0)
+        return answers
+
+    def matching(
+        self, topic: str, publications: Sequence[Attributes], answers: list[list[Any]]
+    ) -> Iterator[int]:
+        """`match_each` bit by bit, to the end of these answers; yields how many places it took.
+
+        Until it ends the index must not change.
+        """
+        places = 0
+        for leaf in self._leaves(topic):
+            places += 1
             found: Sequence[list[Any]] = ()
             if leaf.content is not None:
                 found = leaf.content.match_each(publications)
+                places += CONTENT_PLACES
             for number, answer in enumerate(answers):
                 answer += leaf.plain
                 if found:
                     answer += found[number]
                 for group in leaf.groups.values():
                     answer += group.choose(publications[number])
-        return answers
+                    places += CONTENT_PLACES
+            if places >= STEP:
+                yield places
+                places = 0
 
     def prepare(self, topic: str, attributes: Attributes, work_us: float) -> bool:
         """As `MatchIndex.prepare`; nobody is chosen."""
@@ -151,40 +198,49 @@ class TopicIndex:
                     return False
         return True
 
-    def sizes(self, topic: str) -> tuple[int, int]:
-        """How much there is to do for a publication to a topic.
+    def survey(self, topic: str, overview: Overview) -> Iterator[int]:
+        """Find what there is to do for a publication to a topic, a bit at each step.
 
-        The nodes of the trie that are looked at and the subscriptions that get all of it; and the
-        filters that are asked about its attributes.
+        Yields how many places were looked at.  Subscriptions of topic filters that are there must
+        not change until it ends.
         """
-        leaves, places = self._found(topic)
-        filters = 0
-        for leaf in leaves:  # of which there may be tens of thousands
-            places += len(leaf.plain)
-            if leaf.content is not None:
-                filters += len(leaf.content)
-            if leaf.groups:
-                filters += sum(len(group.content or ()) for group in leaf.groups.values())
-        return places, filters
+        yield from self._search(topic)
+        leaves, overview.places = self._cache[topic]
+        overview.leaves = len(leaves)
+        for start in range(0, len(leaves), STEP):
+            some = leaves[start : start + STEP]
+            before = len(overview.ids)
+            for leaf in some:
+                if leaf.plain:
+                    overview.ids += leaf.plain
+                if leaf.content is not None:
+                    overview.filters += len(leaf.content)
+                    overview.is_open = overview.asks = True
+                if leaf.groups:
+                    overview.is_open = True
+                    asked = sum(len(group.content or ()) for group in leaf.groups.values())
+                    overview.filters += asked
+                    overview.asks = overview.asks or asked > 0
+            more = len(overview.ids) - before
+            overview.places += more
+            yield len(some) + more
 
     def asks_for_content(self, topic: str) -> bool:
         """Whether an answer for this topic depends on attributes: else they need not be read."""
-        return any(
-            leaf.content is not None or any(group.content for group in leaf.groups.values())
-            for leaf in self._leaves(topic)
-        )
+        return self._overview(topic).asks
 
     def match_topic(self, topic: str) -> list[Any] | None:
         """The answer for every publication to this topic, until a subscription changes.
 
         None if there is none: where content is asked for, and where members take turns.
         """
-        found: list[Any] = []
-        for leaf in self._leaves(topic):
-            if leaf.content is not None or leaf.groups:
-                return None
-            found += leaf.plain
-        return found
+        overview = self._overview(topic)
+        return None if overview.is_open else overview.ids
+
+    def _overview(self, topic: str) -> Overview:
+        overview = Overview()
+        deque(self.survey(topic, overview), maxlen=0)
+        return overview
 
     def _leaf(self, parts: TopicFilter) -> _Leaf | None:
         """The leaf of one topic filter, if it is there."""
@@ -199,16 +255,26 @@ class TopicIndex:
     def _found(self, topic: str) -> _Found:
         found = self._cache.get(topic)
         if found is None:
-            found = self._walk(topic)
-            if len(self._cache) >= CACHED_TOPICS:
-                self._cache.clear()
-            self._cache[topic] = found
+            deque(self._search(topic), maxlen=0)
+            found = self._cache[topic]
         return found
 
-    def _walk(self, topic: str) -> _Found:
-        exact = self._exact.get(topic)
-        found, places = self._trie.walk(topic)
-        return _Found(tuple(found if exact is None else [exact, *found]), places)
+    def _search(self, topic: str) -> Iterator[int]:
+        """Walk the trie bit by bit; from the beginning again where it changes meanwhile."""
+        while topic not in self._cache:
+            changes, found, places = self._changes, list[_Leaf](), 0
+            exact = self._exact.get(topic)
+            if exact is not None:
+                found.append(exact)
+            for seen in self._trie.search(topic, found):
+                places += seen
+                yield seen
+                if self._changes != changes:
+                    break
+            else:
+                if len(self._cache) >= CACHED_TOPICS:
+                    self._cache.clear()
+                self._cache[topic] = _Found(tuple(found), places)
 
 
 class _Found(NamedTuple):

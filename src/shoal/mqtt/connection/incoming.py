@@ -115,6 +115,9 @@ class Incoming:
         if is_short or self._house.door is not None or self._turns >= MOST_TURNS:
             self._turns = 0
             return True
+        if not subscribing.find(topic):
+            self._turns += 1
+            return False
         _, filters = subscribing.work_of(topic)
         if filters < MANY_FILTERS:
             return True
@@ -177,6 +180,8 @@ class Incoming:
             if message is not None and may_again and journal is not None:
                 owed.message = message
                 journal.unsettled(session, packet_id, message)
+        if self._house.spreading.is_on:
+            return 1  # others have their turn before what is next
         work, filters = self._house.subscribing.work_of(topic)
         if qos or packet.retain:
             work = alone(work)

@@ -159,6 +159,9 @@ class Audience:
         for topic, each_noted in by_topic.items():
             if self._left <= 0:
                 return
+            # What has become of much since then is not looked for.
+            if self._subscriptions.is_long(topic):
+                continue
             receivers = self._subscriptions.receivers(topic)
             if receivers is not None:
                 self._left -= len(receivers)

@@ -7,13 +7,14 @@ Every client gets the same, in the same order, as if the messages had come one b
 A client whose subscriptions overlap gets one copy, at the highest QoS, with all their identifiers
 [MQTT-3.3.4-2 to 4]; for each shared one, a copy of its own, behind it.
 
-What is for many is handed out in several turns (see `spreading`).
+What is for many is handed out in several turns (see `spreading`).  So is, before that, what takes
+more than one to find out for whom it is.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from shoal.mqtt.messages import Message
@@ -25,6 +26,10 @@ from shoal.mqtt.statistics import Statistics
 # What is gathered is held in memory in all its forms; more of it is delivered before the rest.
 MAX_GATHERED = 4_096
 MAX_GATHERED_BYTES = 1_048_576
+# To look at so many places of topic filters takes as long as to hand to one session.
+_PLACES = 20
+# Subscriptions that are sorted by sessions in one step.
+_SORTED = 1_000
 
 _Form = tuple[Message, tuple[int, ...]]
 
@@ -62,12 +67,21 @@ class FanOut:
         return 1
 
     def _route_later(self, message: Message, now_us: int) -> None:
-        if self._route(message, now_us) <= self.spreading.most:
+        self._route(message, now_us)
+        if not self.spreading.is_stepping:
             self._note_end(message)
 
     def _route(self, message: Message, now_us: int) -> int:
-        receivers = self._subscriptions.receivers(message.topic)
+        topic = message.topic
+        if self._subscriptions.is_looking_for(topic) or not self._subscriptions.find(topic):
+            self._note_spread(message)
+            self.spreading.begin(self._search(topic), partial(self._route_found, message))
+            return 1
+        receivers = self._subscriptions.receivers(topic)
         if receivers is None:
+            if self._subscriptions.is_long(topic):
+                self._spread(message, self._steps_of_match(message))
+                return 1
             return self._route_each(message, self._subscriptions.match(message), now_us)
         self._statistics.deliveries += len(receivers)
         if len(receivers) > self.spreading.most:
@@ -77,6 +91,21 @@ class FanOut:
             if not subscription.no_local or subscription.session.client_id != message.publisher:
                 _deliver(message, subscription, now_us)
         return len(receivers)
+
+    def _route_found(self, message: Message) -> None:
+        self._route_later(message, self.spreading.now_us)
+
+    def _search(self, topic: str) -> Iterator[int]:
+        """The steps in which it is found out who gets what is published to a topic."""
+        for places in self._subscriptions.search(topic):
+            yield 1 + places // _PLACES
+
+    def _when_found(self, topic: str, do: Callable[[int], None], now_us: int) -> None:
+        """Do this once it is known who gets what is published to a topic; nothing may be on."""
+        if self._subscriptions.find(topic):
+            do(now_us)
+        else:
+            self.spreading.begin(self._search(topic), lambda: do(self.spreading.now_us))
 
     def _route_each(self, message: Message, found: list[ClientSubscription], now_us: int) -> int:
         """Where a client may have more than one subscription, or members of a group."""
@@ -113,6 +142,19 @@ class FanOut:
                 _deliver(message, subscription, self.spreading.now_us)
             yield 1
 
+    def _steps_of_match(self, message: Message) -> Iterator[int]:
+        """Of one that very many topic filters are asked about."""
+        found: list[ClientSubscription] = []
+        for places in self._subscriptions.matching(message, found):
+            yield 1 + places // _PLACES
+        self._statistics.deliveries += len(found)
+        copies: dict[Session, list[ClientSubscription]] = {}
+        shared: list[ClientSubscription] = []
+        for start in range(0, len(found), _SORTED):
+            _sort(message, found[start : start + _SORTED], copies, shared)
+            yield 1 + _SORTED // _PLACES
+        yield from self._steps_each(message, copies, shared)
+
     def _steps_each(
         self,
         message: Message,
@@ -123,7 +165,7 @@ class FanOut:
             still = [each for each in subscriptions if _is_there(each)]
             if still:
                 _deliver_copy(message, session, still, self.spreading.now_us)
-            yield 1
+            yield 1 + len(subscriptions) // _PLACES
         for subscription in shared:
             member: ClientSubscription | None = subscription
             if not _is_there(subscription):  # the group has others
@@ -142,6 +184,9 @@ class FanOut:
         self.spreading.then(partial(self._resume, message, had, groups))
 
     def _resume(self, message: Message, had: set[str], groups: set[str], now_us: int) -> None:
+        self._when_found(message.topic, partial(self._resume_found, message, had, groups), now_us)
+
+    def _resume_found(self, message: Message, had: set[str], groups: set[str], now_us: int) -> None:
         found = self._subscriptions.match(message)
         copies, shared = _copies(message, found)
         copies = {session: own for session, own in copies.items() if session.client_id not in had}
@@ -159,6 +204,10 @@ class FanOut:
             self._make_up(message, stream, number, now_us)
 
     def _make_up(self, message: Message, stream: str, number: int, now_us: int) -> None:
+        do = partial(self._make_up_found, message, stream, number)
+        self._when_found(message.topic, do, now_us)
+
+    def _make_up_found(self, message: Message, stream: str, number: int, now_us: int) -> None:
         copies, _ = _copies(message, self._subscriptions.match(message))
         for session, subscriptions in copies.items():
             if session.had is not None and session.had.lacks(stream, number):
@@ -176,7 +225,8 @@ class FanOut:
 
     def gather(self, message: Message, now_us: int) -> None:
         """Deliver a message together with those that come next, until `settle`."""
-        if message.qos or message.retain or self.spreading.is_on:
+        is_alone = message.qos or message.retain or self.spreading.is_on
+        if is_alone or self._subscriptions.is_long(message.topic):
             self.route(message, now_us)
             return
         self._gathered.append(message)
@@ -297,7 +347,18 @@ def _copies(
 ) -> tuple[dict[Session, list[ClientSubscription]], list[ClientSubscription]]:
     """The subscriptions that a message is for, by session; and those that are shared."""
     by_session: dict[Session, list[ClientSubscription]] = {}
-    shared = []
+    shared: list[ClientSubscription] = []
+    _sort(message, found, by_session, shared)
+    return by_session, shared
+
+
+def _sort(
+    message: Message,
+    found: Sequence[ClientSubscription],
+    by_session: dict[Session, list[ClientSubscription]],
+    shared: list[ClientSubscription],
+) -> None:
+    """Put some more to the subscriptions that a message is for."""
     for subscription in found:
         if subscription.no_local and subscription.session.client_id == message.publisher:
             continue
@@ -305,7 +366,6 @@ def _copies(
             shared.append(subscription)
         else:
             by_session.setdefault(subscription.session, []).append(subscription)
-    return by_session, shared
 
 
 def _identifiers(subscriptions: list[ClientSubscription]) -> tuple[int, ...]:

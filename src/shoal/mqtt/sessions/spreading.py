@@ -78,6 +78,11 @@ class Spreading:
         self._behind.append(do)
         self._set_on()
 
+    @property
+    def is_stepping(self) -> bool:
+        """Whether steps are being taken, or about to be."""
+        return self._steps is not None
+
     def _set_on(self) -> None:
         if not self.is_on:
             self.is_on = True

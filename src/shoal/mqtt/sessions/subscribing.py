@@ -161,6 +161,10 @@ class Subscribing:
         # How much more of what is retained may be sent at this time.
         self._sent_us, self._to_send = -1, MOST_AT_ONCE
 
+    def find(self, topic: str) -> bool:
+        """Find out who gets what is published to a topic; whether that is known now."""
+        return self._subscriptions.find(topic)
+
     def work_of(self, topic: str) -> tuple[int, int]:
         """How much work a publication to a topic is, and how many filters (see `Subscriptions`)."""
         return self._subscriptions.work_of(topic)

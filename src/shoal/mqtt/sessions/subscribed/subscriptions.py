@@ -8,7 +8,9 @@ Source: MQTT Version 5.0, sections 3.8.4, 4.7 and 4.8.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 from shoal.matching import TopicIndex, read_topic_filter
 from shoal.matching.filed.filters import longest_text
@@ -17,7 +19,9 @@ from shoal.mqtt.content import TOPIC_ATTRIBUTE, Json, attributes_of, work_on
 from shoal.mqtt.door.network import Door
 from shoal.mqtt.messages import Message
 from shoal.mqtt.sessions.session import ClientSubscription, Session
+from shoal.mqtt.sessions.subscribed import receivers
 from shoal.mqtt.sessions.subscribed.groups import Group, Members
+from shoal.mqtt.sessions.subscribed.receivers import Receivers
 
 _NO_ATTRIBUTES: Attributes = {}
 # So many nodes and receivers of a topic, or filters that are asked about content, are as much work
@@ -26,6 +30,12 @@ _PLACES_PER_WORK = 20
 _FILTERS_PER_WORK = 100
 # What is above QoS 0 or retained goes to each receiver by itself, so much longer.
 _ALONE = 4
+# And a publication to a topic of which not all is known is as much work as so many.
+_UNKNOWN = 2_000
+# So many places are looked at in one go to find out who gets what is published to a topic.
+QUICK = 10_000
+# So many topic filters are asked about one message in one go.
+MOST_FILTERS = 2_000
 # So many characters are looked through in the time of one such filter more, where one must.
 _SHORT = 256
 # Topics whose receivers are remembered until any subscription changes; then all are forgotten.
@@ -44,11 +54,14 @@ class Subscriptions:
         self.count = 0
         # What they take in memory, about.
         self.bytes = 0
-        self._receivers: dict[str, tuple[ClientSubscription, ...] | None] = {}
-        # Topics that content is asked for at, remembered as long.
-        self._asks_for_content: dict[str, bool] = {}
-        # And how much work a publication to a topic is.
-        self._work: dict[str, tuple[int, int]] = {}
+        # By topic, until any subscription changes.
+        self._known: dict[str, Receivers] = {}
+        self._changes = 0
+        # The topic that is looked at, and what is left of that.
+        self._search: tuple[str, Iterator[int]] | None = None
+        self.quick = QUICK
+        # Beyond so many topic filters a publication is asked about content at bit by bit.
+        self.most_filters = MOST_FILTERS
         self._not_plain = 0
         # In a network, who sees to the groups: it is told which members come, leave or are gone.
         self.at_change: Callable[[ClientSubscription], None] | None = None
@@ -127,24 +140,73 @@ class Subscriptions:
         if self.at_wish is not None:
             self.at_wish(session)
 
+    def find(self, topic: str) -> bool:
+        """Find out who gets what is published to a topic; whether that is known now.
+
+        A client's filters may match by the 100,000: no more than `quick` places are looked at, and
+        the next time it goes on there, unless another topic was asked for.
+        """
+        if topic in self._known:
+            return True
+        left = self.quick
+        steps = self.search(topic)
+        for places in steps:
+            left -= places
+            if left <= 0:
+                self._search = topic, steps
+                return False
+        return True
+
+    def is_looking_for(self, topic: str) -> bool:
+        """Whether it has begun to find that out, and gone on to something else."""
+        return self._search is not None and self._search[0] == topic
+
+    def search(self, topic: str) -> Iterator[int]:
+        """As `find`, to its end in as many steps as it takes; yields the places of each."""
+        if self._search is not None and self.is_looking_for(topic):
+            steps, self._search = self._search[1], None
+            return steps
+        return self._steps(topic)
+
+    def _steps(self, topic: str) -> Iterator[int]:
+        while topic not in self._known:
+            if len(self._known) >= _REMEMBERED_TOPICS:
+                self._known.clear()
+            changes = self._changes
+            for places in receivers.find(self._index, topic, self._known):
+                yield places
+                if self._changes != changes:
+                    break
+
+    def _of(self, topic: str) -> Receivers:
+        """What is known of a topic, whatever it takes."""
+        known = self._known.get(topic)
+        if known is None:
+            deque(self.search(topic), maxlen=0)
+            known = self._known[topic]
+        return known
+
     def receivers(self, topic: str) -> tuple[ClientSubscription, ...] | None:
         """Who gets everything that is published to a topic, each client once.
 
         Subscriptions of a client that overlap count as one, of the highest QoS, with all their
         identifiers [MQTT-3.3.4-2 to 4].  None where who gets it depends on the message.
         """
-        try:
-            return self._receivers[topic]
-        except KeyError:
-            pass
-        found = self._index.match_topic(topic)
-        receivers = None
-        if found is not None and Group not in set(map(type, found)):
-            receivers = _one_each(found)
-        if len(self._receivers) >= _REMEMBERED_TOPICS:
-            self._receivers.clear()
-        self._receivers[topic] = receivers
-        return receivers
+        known = self._known.get(topic)
+        return (self._of(topic) if known is None else known).all
+
+    def is_long(self, topic: str) -> bool:
+        """Whether it may take longer than a turn to find out who gets a message to a topic.
+
+        That is so while who gets what is not known (see `find`), and where very many topic filters
+        are asked about its content.
+        """
+        known = self._known.get(topic)
+        if known is None:
+            if not self.find(topic):
+                return True
+            known = self._known[topic]
+        return known.all is None and known.leaves > self.most_filters
 
     def work_of(self, topic: str) -> tuple[int, int]:
         """How much work a publication to a topic is, as far as this broker's clients go.
@@ -152,14 +214,12 @@ class Subscriptions:
         One client can have tens of thousands of subscriptions that all match.  And how many filters
         are asked about content, which is `work_of_filters` more.
         """
-        work = self._work.get(topic)
-        if work is None:
-            places, filters = self._index.sizes(topic)
-            work = 1 + places // _PLACES_PER_WORK, filters
-            if len(self._work) >= _REMEMBERED_TOPICS:
-                self._work.clear()
-            self._work[topic] = work
-        return work
+        known = self._known.get(topic)
+        if known is None:
+            if not self.find(topic):
+                return _UNKNOWN, 0
+            known = self._known[topic]
+        return 1 + known.places // _PLACES_PER_WORK, known.filters
 
     def work_on(self, attributes: Attributes) -> int:
         """As `work_of`, of a publication with these that comes from the network; all of it."""
@@ -172,12 +232,16 @@ class Subscriptions:
     def prepare(self, attributes: Attributes, work_us: float) -> bool:
         """Look through a publication's texts for so long; whether that is all."""
         topic = attributes.get(TOPIC_ATTRIBUTE)
-        return not isinstance(topic, str) or self._index.prepare(topic, attributes, work_us)
+        return not isinstance(topic, str) or self._prepare(topic, attributes, work_us)
 
     def prepare_message(self, message: Message, work_us: float) -> bool:
         """As `prepare`, of one that a client publishes here."""
-        attributes = attributes_of(message, self._json)
-        return self._index.prepare(message.topic, attributes, work_us)
+        return self._prepare(message.topic, attributes_of(message, self._json), work_us)
+
+    def _prepare(self, topic: str, attributes: Attributes, work_us: float) -> bool:
+        if not self.find(topic):
+            return False
+        return self.is_long(topic) or self._index.prepare(topic, attributes, work_us)
 
     @property
     def are_plain(self) -> bool:
@@ -191,18 +255,32 @@ class Subscriptions:
     def match_each(self, messages: Sequence[Message]) -> list[list[ClientSubscription]]:
         """As `match`, for each of several messages to one topic, in their order."""
         topic = messages[0].topic
-        asks = self._asks_for_content.get(topic)
-        if asks is None:
-            if len(self._asks_for_content) >= _REMEMBERED_TOPICS:
-                self._asks_for_content.clear()
-            asks = self._asks_for_content[topic] = self._index.asks_for_content(topic)
+        asks = self._of(topic).asks
         attributes = [
             attributes_of(each, self._json) if asks else _NO_ATTRIBUTES for each in messages
         ]
         found = self._index.match_each(topic, attributes)
-        if not self._groups or self.at_change is not None:
+        if not self._has_groups:
             return found
         return [list(_chosen(each)) for each in found]
+
+    def matching(self, message: Message, found: list[ClientSubscription]) -> Iterator[int]:
+        """`match` bit by bit, to the end of what is found; yields how many places it took.
+
+        Subscriptions must not change until it ends.
+        """
+        attributes = attributes_of(message, self._json)
+        some: list[Any] = []
+        for places in self._index.matching(message.topic, [attributes], [some]):
+            found += _chosen(some) if self._has_groups else some
+            some.clear()
+            yield places
+        found += _chosen(some) if self._has_groups else some
+
+    @property
+    def _has_groups(self) -> bool:
+        """Whether there are groups in the index."""
+        return bool(self._groups) and self.at_change is None
 
     def members(self, group: str) -> Members:
         """How many members a group has."""
@@ -219,9 +297,9 @@ class Subscriptions:
             self.at_change(subscription)
 
     def _changed(self) -> None:
-        self._receivers.clear()
-        self._asks_for_content.clear()
-        self._work.clear()
+        self._known.clear()
+        self._search = None
+        self._changes += 1
 
     def _count(self, subscription: ClientSubscription, sign: int) -> None:
         self.bytes += sign * subscription.size
@@ -255,39 +333,6 @@ def alone(work: int) -> int:
 def work_of_filters(filters: int, characters: int) -> int:
     """How much work filters are that may look through texts of so many characters."""
     return filters * (1 + characters // _SHORT) // _FILTERS_PER_WORK
-
-
-def _one_each(found: Sequence[ClientSubscription]) -> tuple[ClientSubscription, ...] | None:
-    """One subscription for each session; None where some of one are for its own messages."""
-    # One client may have tens of thousands that all match.
-    by_session: dict[Session, list[ClientSubscription]] = {}
-    for each in found:
-        own = by_session.get(each.session)
-        if own is None:
-            by_session[each.session] = [each]
-        else:
-            own.append(each)
-    if len(by_session) == len(found):
-        return tuple(found)
-    if any(len({each.no_local for each in own}) > 1 for own in by_session.values()):
-        return None
-    return tuple(
-        own[0] if len(own) == 1 else _together(session, own) for session, own in by_session.items()
-    )
-
-
-def _together(session: Session, own: Sequence[ClientSubscription]) -> ClientSubscription:
-    """As if a client had one subscription instead of these."""
-    return ClientSubscription(
-        session,
-        own[0].text,
-        own[0].topic_filter,
-        own[0].content,
-        qos=max([each.qos for each in own]),
-        no_local=own[0].no_local,
-        retain_as_published=True in {each.retain_as_published for each in own},
-        identifiers=tuple([one for each in own if each.identifiers for one in each.identifiers]),
-    )
 
 
 def _chosen(found: Iterable[ClientSubscription | Group]) -> Iterator[ClientSubscription]:

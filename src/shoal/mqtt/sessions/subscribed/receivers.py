@@ -1,0 +1,94 @@
+"""Who gets what is published to a topic, found out bit by bit: filters may match by the 100,000."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from typing import NamedTuple
+
+from shoal.matching.topics.index import Overview, TopicIndex
+from shoal.mqtt.sessions.session import ClientSubscription, Session
+from shoal.mqtt.sessions.subscribed.groups import Group
+
+# Subscriptions that are looked at in one step.
+STEP = 1_000
+
+
+class Receivers(NamedTuple):
+    """What is known of a topic until any subscription changes.
+
+    all       who gets everything that is published to it, each client once; None where that depends
+              on the message
+    places    how much there is to look at for a publication, as `Overview` has it
+    leaves    how many topic filters match
+    filters   how many filters are asked about content
+    asks      whether any is
+    """
+
+    all: tuple[ClientSubscription, ...] | None
+    places: int
+    leaves: int
+    filters: int
+    asks: bool
+
+
+def find(index: TopicIndex, topic: str, known: dict[str, Receivers]) -> Iterator[int]:
+    """Find out about a topic, and put it to what is known; yields places that were looked at.
+
+    Subscriptions must not change until it ends.
+    """
+    overview = Overview()
+    yield from index.survey(topic, overview)
+    everybody = None
+    if not overview.is_open:
+        everybody = yield from _one_each(overview.ids)
+    known[topic] = Receivers(
+        everybody, overview.places, overview.leaves, overview.filters, overview.asks
+    )
+
+
+def _one_each(
+    found: Sequence[ClientSubscription],
+) -> Generator[int, None, tuple[ClientSubscription, ...] | None]:
+    """One subscription for each session; None where some of one are for its own messages.
+
+    So it is where a group takes turns, too.
+    """
+    # One client may have tens of thousands that all match.
+    by_session: dict[Session, list[ClientSubscription]] = {}
+    for start in range(0, len(found), STEP):
+        some = found[start : start + STEP]
+        if Group in set(map(type, some)):
+            return None
+        for each in some:
+            own = by_session.get(each.session)
+            if own is None:
+                by_session[each.session] = [each]
+            elif own[0].no_local != each.no_local:
+                return None
+            else:
+                own.append(each)
+        yield len(some)
+    if len(by_session) == len(found):
+        return tuple(found)
+    receivers, places = list[ClientSubscription](), 0
+    for session, own in by_session.items():
+        receivers.append(own[0] if len(own) == 1 else _together(session, own))
+        places += len(own)
+        if places >= STEP:
+            yield places
+            places = 0
+    return tuple(receivers)
+
+
+def _together(session: Session, own: Sequence[ClientSubscription]) -> ClientSubscription:
+    """As if a client had one subscription instead of these."""
+    return ClientSubscription(
+        session,
+        own[0].text,
+        own[0].topic_filter,
+        own[0].content,
+        qos=max([each.qos for each in own]),
+        no_local=own[0].no_local,
+        retain_as_published=True in {each.retain_as_published for each in own},
+        identifiers=tuple([one for each in own if each.identifiers for one in each.identifiers]),
+    )
