@@ -19,8 +19,9 @@ from shoal.broker.messages import (
     Together,
     Unsubscribe,
 )
-from shoal.broker.together import MOST_TOGETHER, joined
+from shoal.broker.together import MOST_TOGETHER, enough, joined
 from shoal.broker.wire import COMMON, Codec, WireError
+from shoal.model import And, Filter, Operator, Subscription, predicate
 from shoal.overlays.registry import strategy_factory
 from shoal.overlays.tree.messages import SubscriptionsSaid
 from shoal.overlays.tree.system import Parameters
@@ -192,3 +193,30 @@ def test_nothing_else_comes_together(messages: tuple[Message, ...]) -> None:
     codec = Codec(COMMON)
     with pytest.raises(WireError, match="together"):
         codec.decode(codec.encode(Together(messages))[4:])
+
+
+# --- large filters ------------------------------------------------------------------------------
+
+
+def large(tests: int) -> Filter:
+    return Filter(And(tuple(predicate("n", Operator.NE, number) for number in range(tests))))
+
+
+@pytest.mark.parametrize(("tests", "most"), [(330, 6), (1_500, 1), (3_000, 1), (1, MOST_TOGETHER)])
+def test_what_goes_together_has_no_more_tests_than_are_read_in_a_turn(
+    tests: int, most: int
+) -> None:
+    """When `#` was taken back, 100 filters that it had covered took their neighbour 150 ms."""
+    filter = large(tests)
+    effects = [Send("B2", subscribe(f"s{number}", filter)) for number in range(40 * most)]
+    found = joined(effects)
+    assert apart(found) == effects
+    messages = [each.message for each in found if isinstance(each, Send)]
+    assert max(len(each.messages) if isinstance(each, Together) else 1 for each in messages) == most
+    assert len(messages) == 40
+    assert enough([each.message for each in effects], MOST_TOGETHER) == most
+    assert enough([each.message for each in effects], 1) == 1
+
+
+def subscribe(id: str, filter: Filter) -> Subscribe:
+    return Subscribe(Subscription(id=id, client="c", filter=filter))

@@ -17,6 +17,7 @@ import msgspec
 from shoal.model import (
     Advertisement,
     AdvertisementId,
+    Filter,
     MessageId,
     Publication,
     Subscription,
@@ -39,6 +40,11 @@ class Message(msgspec.Struct, frozen=True, tag=True, array_like=True):
     is_awaited: ClassVar[bool] = False
     since: ClassVar[int] = 1
 
+    @property
+    def brings(self) -> tuple[Filter, ...]:
+        """The filters that it brings, which may be large."""
+        return ()
+
 
 # --- between brokers and from clients ---------------------------------------------------------
 
@@ -56,6 +62,10 @@ class Advertise(Message, frozen=True):
     moves: int = 0
     is_awaited: bool = False  # type: ignore[misc]
 
+    @property
+    def brings(self) -> tuple[Filter, ...]:
+        return (self.advertisement.filter,)
+
 
 class Unadvertise(Message, frozen=True):
     introduces = True
@@ -69,6 +79,10 @@ class Subscribe(Message, frozen=True):
     joins = True
 
     subscription: Subscription
+
+    @property
+    def brings(self) -> tuple[Filter, ...]:
+        return (self.subscription.filter,)
 
 
 class Unsubscribe(Message, frozen=True):

@@ -7,7 +7,8 @@ follows each other goes `Together`, in its order; only where nothing else is to 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 
 from shoal.broker.effects import Effect, Send
 from shoal.broker.messages import Message, Together
@@ -15,6 +16,9 @@ from shoal.model import BrokerId
 
 # Of more there are several: whoever handles them cuts them into turns.
 MOST_TOGETHER = 256
+# Of filters with many tests fewer go together: to read one takes some 4 us for each test, and who
+# reads a message reads all of it.
+MOST_TESTS = 2_000
 
 
 def joined(effects: Iterable[Effect]) -> list[Effect]:
@@ -29,19 +33,38 @@ def joined(effects: Iterable[Effect]) -> list[Effect]:
     """
     found: list[Effect] = []
     runs: dict[BrokerId, list[Message]] = {}
+    tests: dict[BrokerId, int] = defaultdict(int)
     for effect in effects:
         if not (type(effect) is Send and effect.message.joins):
             _end(runs, found)
+            tests.clear()
             found.append(effect)
             continue
         run = runs.setdefault(effect.neighbour, [])
-        is_whole = len(run) == MOST_TOGETHER
+        more = _tests_in(effect.message)
+        is_whole = len(run) == MOST_TOGETHER or tests[effect.neighbour] + more > MOST_TESTS
         if run and (is_whole or run[0].introduces is not effect.message.introduces):
             found.append(_send(effect.neighbour, run))
             run.clear()
+            tests[effect.neighbour] = 0
         run.append(effect.message)
+        tests[effect.neighbour] += more
     _end(runs, found)
     return found
+
+
+def enough(messages: Sequence[Message], most: int) -> int:
+    """How many of these, one at least, are not more, and have not more tests, than go together."""
+    left = MOST_TESTS
+    for number, message in enumerate(messages[:most]):
+        left -= _tests_in(message)
+        if left < 0:
+            return max(1, number)
+    return min(most, len(messages))
+
+
+def _tests_in(message: Message) -> int:
+    return sum(each.length for each in message.brings)
 
 
 def _end(runs: dict[BrokerId, list[Message]], found: list[Effect]) -> None:

@@ -189,6 +189,22 @@ class Filter:
         return sum(size_of_test(test) for conjunction in self.normal_form for test in conjunction)
 
     @cached_property
+    def length(self) -> int:
+        """How many tests it has as it is written, which takes no normal form to say."""
+        found, left = 0, [self.expression]
+        while left:
+            match left.pop():
+                case And(operands) | Or(operands):
+                    left += operands
+                case Not(operand):
+                    left.append(operand)
+                case Predicate(operand=tuple() as values):
+                    found += len(values)
+                case _:
+                    found += 1
+        return found
+
+    @cached_property
     def attributes(self) -> tuple[str, ...]:
         """The names of the attributes the filter mentions, sorted."""
         return tuple(sorted(_attributes(self.expression)))

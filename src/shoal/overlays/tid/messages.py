@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from shoal.broker.messages import Carrier, Message
 from shoal.broker.wire import Vocabulary
-from shoal.model import Advertisement, AdvertisementId, BrokerId, Subscription, SubscriptionId
+from shoal.model import (
+    Advertisement,
+    AdvertisementId,
+    BrokerId,
+    Filter,
+    Subscription,
+    SubscriptionId,
+)
 from shoal.overlays import departure
 
 # A tree is named by its publisher's host and client, and how often it was made.
@@ -35,6 +42,10 @@ class TreeChange(Message, frozen=True):
     removed: tuple[AdvertisementId, ...] = ()
     former: TreeId = ""
 
+    @property
+    def brings(self) -> tuple[Filter, ...]:
+        return tuple(each.filter for each in self.added)
+
 
 class TreeKnown(Message, frozen=True):
     """Back along a tree: all behind this broker know it, and have bound what they want of it."""
@@ -53,6 +64,10 @@ class Bind(Message, frozen=True):
 
     tree: TreeId
     subscription: Subscription
+
+    @property
+    def brings(self) -> tuple[Filter, ...]:
+        return (self.subscription.filter,)
 
 
 class Unbind(Message, frozen=True):

@@ -19,6 +19,7 @@ from typing import NamedTuple
 from shoal.broker.effects import Input, Received, Requested
 from shoal.broker.machine import Broker
 from shoal.broker.messages import Carrier, Message, Publish, Together
+from shoal.broker.together import enough
 from shoal.matching.filed.filters import longest_text
 from shoal.model import Attributes, Publication
 from shoal.runtime.driving.timing.clock import Clock
@@ -147,7 +148,7 @@ class Weighing:
     def _cut_together(
         self, input: Received | Requested, messages: Sequence[Message]
     ) -> tuple[Received | Requested, ...]:
-        most = max(1, int(TURN_US / max(self._one_us, 1)))
+        most = enough(messages, max(1, int(TURN_US / max(self._one_us, 1))))
         if len(messages) <= most:
             return (input,)
         parts = Together(tuple(messages[:most])), Together(tuple(messages[most:]))
