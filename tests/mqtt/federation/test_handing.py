@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 
 from shoal.mqtt.codec.packets import Pingresp, Publish
+from shoal.mqtt.federation import sharing
 from shoal.mqtt.federation.handing import MOST_AT_ONCE, copy_work
 from tests.mqtt.house import KEPT, Client
 from tests.mqtt.network_house import Network
@@ -98,3 +99,27 @@ def test_who_is_killed_in_between_goes_on_where_it_was(network: Network, turns: 
         session = network[broker].clients.sessions[broker]
         assert session.inflight + session.queued == GROUPS
     assert not site.clients.federation.sharing._open
+
+
+def test_which_of_many_groups_it_is_for_is_found_out_in_turns_too(
+    network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Topic filters with wildcards that all match: each way through them is looked at."""
+    levels = 11
+    topic = "/".join(f"l{at}" for at in range(levels))
+    client = network["B2"].connect("m")
+    for number in range(2**levels):
+        parts = ("+" if number >> at & 1 else f"l{at}" for at in range(levels))
+        client.subscribe("$share/g/" + "/".join(parts))
+    network.after(0.01)
+    monkeypatch.setattr(sharing, "MANY_GROUPS", 100)
+    monkeypatch.setattr(sharing, "PLACES_PER_WORK", 2)
+    sharing_there = network["B1"].clients.federation.sharing
+    publisher = network["B1"].connect("p")
+    publisher.send(Publish(topic, b"1", 1, packet_id=1))
+    assert sharing_there.handing.is_on
+    assert not client.take_payloads()
+    client.subscribe("$share/h/other/#")
+    network.after(1)
+    assert client.take_payloads() == [b"1"] * 2**levels
+    assert len(publisher.take()) == 1

@@ -39,6 +39,8 @@ CACHED_TOPICS = 65_536
 # Leaves that are looked at in one step; and what asks for content counts as so many places more.
 STEP = 1_000
 CONTENT_PLACES = 4
+# A walk that others' topic filters come in between begins anew so many times.
+MOST_BEGUN = 10
 
 
 class TopicSubscription(NamedTuple):
@@ -198,13 +200,38 @@ class TopicIndex:
                     return False
         return True
 
+    def search(self, topic: str) -> Iterator[int]:
+        """Find the topic filters that match a topic bit by bit; yields how many places that were.
+
+        From the beginning again where they change meanwhile, and where they do so each time, in one
+        go.  Then they are known until they change.
+        """
+        begun = 0
+        while topic not in self._cache:
+            changes, found, places = self._changes, list[_Leaf](), 0
+            begun += 1
+            exact = self._exact.get(topic)
+            if exact is not None:
+                found.append(exact)
+            for seen in self._trie.search(topic, found):
+                places += seen
+                if begun > MOST_BEGUN:
+                    continue
+                yield seen
+                if self._changes != changes:
+                    break
+            else:
+                if len(self._cache) >= CACHED_TOPICS:
+                    self._cache.clear()
+                self._cache[topic] = _Found(tuple(found), places)
+
     def survey(self, topic: str, overview: Overview) -> Iterator[int]:
         """Find what there is to do for a publication to a topic, a bit at each step.
 
         Yields how many places were looked at.  Subscriptions of topic filters that are there must
         not change until it ends.
         """
-        yield from self._search(topic)
+        yield from self.search(topic)
         leaves, overview.places = self._cache[topic]
         overview.leaves = len(leaves)
         for start in range(0, len(leaves), STEP):
@@ -255,26 +282,9 @@ class TopicIndex:
     def _found(self, topic: str) -> _Found:
         found = self._cache.get(topic)
         if found is None:
-            deque(self._search(topic), maxlen=0)
+            deque(self.search(topic), maxlen=0)
             found = self._cache[topic]
         return found
-
-    def _search(self, topic: str) -> Iterator[int]:
-        """Walk the trie bit by bit; from the beginning again where it changes meanwhile."""
-        while topic not in self._cache:
-            changes, found, places = self._changes, list[_Leaf](), 0
-            exact = self._exact.get(topic)
-            if exact is not None:
-                found.append(exact)
-            for seen in self._trie.search(topic, found):
-                places += seen
-                yield seen
-                if self._changes != changes:
-                    break
-            else:
-                if len(self._cache) >= CACHED_TOPICS:
-                    self._cache.clear()
-                self._cache[topic] = _Found(tuple(found), places)
 
 
 class _Found(NamedTuple):

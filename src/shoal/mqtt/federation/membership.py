@@ -66,9 +66,13 @@ class Membership:
         """The brokers that have members of a group."""
         return self._counts.get(name, {})
 
-    def wanting(self, message: Message) -> list[GroupName]:
-        """The groups that a message is for."""
-        return self._groups.match(message.topic, attributes_of(message))
+    def wanting(self, message: Message, names: list[GroupName]) -> Iterator[int]:
+        """Find the groups that a message is for, bit by bit: they come to these names.
+
+        Yields how many places of topic filters were looked at.
+        """
+        yield from self._groups.search(message.topic)
+        yield from self._groups.matching(message.topic, [attributes_of(message)], [names])
 
     # --- what happens here --------------------------------------------------------------------
 

@@ -29,6 +29,7 @@ Source: MQTT Version 5.0, section 4.8.2.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from zlib import crc32
 
@@ -67,6 +68,9 @@ SHARING_TIMER = "sharing"
 _CHECK, _TELL, _NOTE = 1, 0, 2
 # The group of none: open until all groups of a message have been chosen for.
 _ALL = ""
+# Of more groups it is found out bit by bit which a message is for; so many places of their topic
+# filters are looked at in the time in which it is handed to one.
+MANY_GROUPS, PLACES_PER_WORK = 5_000, 20
 # A message's groups are said as one; of so many they are not said again for each answer.
 _SEVERAL = 20
 
@@ -178,7 +182,11 @@ class Sharing:
         if self.handing.is_on:
             self.handing.take(self._share_later(message), now_us)
             return
-        self.handing.take(self._share(message, self._names(message)), now_us)
+        is_long = len(self.membership) > MANY_GROUPS
+        steps = (
+            self._share_later(message) if is_long else self._share(message, self._names(message))
+        )
+        self.handing.take(steps, now_us)
         self._write_notes()
 
     def share_again(self, message: Message, now_us: int) -> None:
@@ -189,12 +197,15 @@ class Sharing:
 
     def _names(self, message: Message) -> dict[GroupName, BrokerId]:
         """The groups that a message is for, nobody chosen."""
-        names = self.membership.wanting(message)
-        message.shares = dict.fromkeys(names, "") if names else None
-        return dict.fromkeys(names, "")
+        names: list[GroupName] = []
+        deque(self.membership.wanting(message, names), maxlen=0)
+        return _noted(message, names)
 
     def _share_later(self, message: Message) -> Iterator[int]:
-        yield from self._share(message, self._names(message))
+        names: list[GroupName] = []
+        for places in self.membership.wanting(message, names):
+            yield 1 + places // PLACES_PER_WORK
+        yield from self._share(message, _noted(message, names))
 
     def _share(self, message: Message, names: dict[GroupName, BrokerId]) -> Iterator[int]:
         """Choose for each of these groups, or ask again whom was chosen."""
@@ -418,6 +429,12 @@ class Sharing:
         if chosen is not None:
             self._deliver(message, chosen, now_us)
         return chosen is not None
+
+
+def _noted(message: Message, names: list[GroupName]) -> dict[GroupName, BrokerId]:
+    """The groups that a message is for, nobody chosen."""
+    message.shares = dict.fromkeys(names, "") if names else None
+    return dict.fromkeys(names, "")
 
 
 def _key(message: Message) -> Key:
