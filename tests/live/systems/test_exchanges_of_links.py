@@ -7,22 +7,37 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
+from typing import Any
 
+import msgspec
 import pytest
 
 from shoal.overlays.registry import SYSTEMS
 from tests.restless import NAMES, SYSTEM
 from tests.runtime.processes import Client, Processes, processes, wait_until
+from tests.runtime.test_tls import Authority
 
 BROKERS = sorted(NAMES)
 
 
 @contextmanager
-def restless(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Processes]:
+def restless(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, *, is_secure: bool = False
+) -> Iterator[Processes]:
     monkeypatch.setitem(SYSTEMS, SYSTEM.name, SYSTEM)
     monkeypatch.setenv("SHOAL_SYSTEMS", "tests.flooding,tests.restless")
-    with processes(folder, len(BROKERS), system=SYSTEM.name) as network:
+    changes = {"tls": certificates(folder / "tls")} if is_secure else {}
+    with processes(folder, len(BROKERS), system=SYSTEM.name, **changes) as network:
         yield network
+
+
+def certificates(folder: Path) -> dict[str, Any]:
+    """Those of the brokers, and the network's section about them."""
+    authority = Authority(folder)
+    for name in BROKERS:
+        authority.issue(name)
+    section: dict[str, Any] = msgspec.to_builtins(authority.section)
+    return section
 
 
 def exchanged(network: Processes) -> int:
@@ -78,13 +93,18 @@ def test_what_is_published_after_suback_comes_while_links_are_exchanged(
         wait_until(lambda: exchanged(network) >= 10)
 
 
-@pytest.mark.parametrize("qos", [pytest.param(1, marks=pytest.mark.soak), 2])
+@pytest.mark.parametrize(
+    ("qos", "is_secure"), [pytest.param(1, False, marks=pytest.mark.soak), (2, False), (2, True)]
+)
 def test_brokers_that_are_killed_while_links_are_exchanged(
-    qos: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    qos: int, is_secure: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing acknowledged is lost, QoS 2 comes once, and there is one tree in the end."""
+    """Nothing acknowledged is lost, QoS 2 comes once, and there is one tree in the end.
+
+    The same with links that are encrypted, where each that is opened shows certificates.
+    """
     with (
-        restless(tmp_path, monkeypatch) as network,
+        restless(tmp_path, monkeypatch, is_secure=is_secure) as network,
         network.client("B1", "one") as one,
         network.client("B2", "two") as two,
         network.client("B3", "three") as three,

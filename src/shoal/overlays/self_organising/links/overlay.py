@@ -404,8 +404,7 @@ class Overlay:
             self._end(neighbour, out)
             return
         if not standing.is_in:
-            self.healing.parted(neighbour, out)
-            self._part(neighbour, now_us, out)
+            self._part_as_heard(neighbour, now_us, out)
             return
         if not mine.is_in:
             out.append(OpenLink(neighbour, is_lasting=True))
@@ -415,6 +414,11 @@ class Overlay:
         for each in missed:
             self.tree.dismiss(each, out)
         self._routing.relink(neighbour, LinkState.UP, now_us, out)
+
+    def _part_as_heard(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
+        """It was settled elsewhere that the link does not belong to the tree: there are others."""
+        self.healing.parted(neighbour, out)
+        self._part(neighbour, now_us, out)
 
     def _part(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
         """The link does not belong to the tree."""
@@ -438,8 +442,7 @@ class Overlay:
             return
         self.memory.put(neighbour, standing)
         if not standing.is_in:
-            self.healing.parted(neighbour, out)
-            self._part(neighbour, now_us, out)
+            self._part_as_heard(neighbour, now_us, out)
             return
         if not self.tree.is_ready:
             self.tree.expect(neighbour, now_us, out)
