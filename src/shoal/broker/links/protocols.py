@@ -10,6 +10,7 @@ know begins a protocol that is the oldest, too, one version after brokers could 
 | 2 | several messages as one (`Together`), which go one by one over a link that speaks 1 |
 | 3 | word of what else `is_awaited` than publications; over a link that speaks 2 nobody waits |
 | 4 | OctopiA's word that nothing for a lost gate is under way; without it the next waits for 3 s |
+| 5 | a leaver's word of who is away; without it these may find nobody when they are back |
 """
 
 from __future__ import annotations
@@ -36,11 +37,13 @@ class Protocols(NamedTuple):
 
 # Those of this version.  Brokers that do not say which they speak, speak the first.
 FIRST = Protocols(1, 1)
-OURS = Protocols(1, 4)
+OURS = Protocols(1, 5)
 # Since when the other end says when what is awaited is settled.
 AWAITED = 3
 # Since when brokers of OctopiA say that a way is cleared.
 CLEARED = 4
+# Since when who leaves a tree says which of its neighbours are away.
+ABSENT = 5
 
 
 def agreed(broker: BrokerId, ours: Protocols, other: BrokerId, theirs: Protocols) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
+from shoal.broker.links import protocols
 from shoal.broker.messages import Message
 from shoal.broker.wire import Vocabulary
 from shoal.model import AdvertisementId, BrokerId, Subscription, SubscriptionId
@@ -100,6 +101,14 @@ class Stayed(LeavingMessage, frozen=True):
     brokers: tuple[BrokerId, ...]
 
 
+class Absent(LeavingMessage, frozen=True):
+    """To the last neighbour, before the link to it ends: these are away, wait for them as I did."""
+
+    since = protocols.ABSENT
+
+    brokers: tuple[BrokerId, ...]
+
+
 class Abandon(LeavingMessage, frozen=True):
     """From who leaves: all stays as it is."""
 
@@ -117,4 +126,5 @@ MESSAGES: Vocabulary = (
     Succeeded,
     Stayed,
     Abandon,
+    Absent,
 )

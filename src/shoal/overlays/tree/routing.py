@@ -15,6 +15,7 @@ from shoal.broker.effects import (
     Effect,
     LinkChanged,
     LinkState,
+    OpenLink,
     Send,
     Started,
     TimerFired,
@@ -51,6 +52,7 @@ from shoal.overlays.tree.departing.succession import Around, Succession
 from shoal.overlays.tree.exchange import TIMER as EXCHANGE_TIMER
 from shoal.overlays.tree.exchange import Exchange
 from shoal.overlays.tree.messages import (
+    Absent,
     AdvertisementsSaid,
     LeavingMessage,
     Prepared,
@@ -253,6 +255,13 @@ class TreeRouting(BaseStrategy):
     def parting(self, neighbours: Iterable[BrokerId], now_us: int, out: list[Effect]) -> None:
         """A plain tree's links go with their brokers."""
 
+    def inherit(self, neighbours: Iterable[BrokerId], now_us: int, out: list[Effect]) -> None:
+        """Who is back knows nobody else."""
+        for each in neighbours:
+            if each != self.broker and not self.is_neighbour(each):
+                self._leaver.misses(each, now_us)
+                out.append(OpenLink(each, is_lasting=True))
+
     def leave(self, now_us: int, out: list[Effect]) -> None:
         """Its neighbours take its place."""
         self._leaver.leave(self._succession, now_us, out)
@@ -311,6 +320,7 @@ class TreeRouting(BaseStrategy):
 
     def dismiss(self, neighbour: BrokerId, out: list[Effect]) -> None:
         """Wait no more for a broker that was expected, and is no neighbour after all."""
+        self._leaver.forget(neighbour)
         self._exchange.dismiss(neighbour, out)
 
     # --- exchanging links ---------------------------------------------------------------------
@@ -362,9 +372,10 @@ class TreeRouting(BaseStrategy):
     def check_sender(self, neighbour: BrokerId, message: Message) -> None:
         """ProtocolError unless the message may come over this link.
 
-        Over a new one somebody says that it has become the tree's, before it is that here.
+        Over a new one somebody says that it has become the tree's, before it is that here; and who
+        leaves has the last word where others have its place already.
         """
-        if type(message) is not Succeeded:
+        if type(message) not in (Succeeded, Absent):
             self.check_neighbour(neighbour)
 
     def check_advertisement(self, publisher: ClientId, advertisement: Advertisement) -> None:

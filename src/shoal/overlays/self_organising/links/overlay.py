@@ -364,6 +364,13 @@ class Overlay:
             if self.is_up(each):
                 self._greet(each, out)
 
+    def inherit(self, neighbours: Iterable[BrokerId], now_us: int, out: list[Effect]) -> None:
+        """These were away as a neighbour left: who is back is told by this broker what became."""
+        new = [each for each in neighbours if not self.memory.standing(each).is_in]
+        for each in new:
+            self.memory.settle(each, now_us, is_in=True)
+        self.tree.inherit(new, now_us, out)
+
     def _greet_stranger(self, neighbour: BrokerId, out: list[Effect]) -> None:
         """A link has been up for a while, and is none of the tree; or it is, and is not up."""
         is_in, is_up = self.memory.standing(neighbour).is_in, self.is_up(neighbour)

@@ -2,10 +2,11 @@
 
 It waits until it is *quiet*: no clients, no publisher on its way through it, all tables said, of no
 subscription two words, and nobody away who may come back, for a minute at most.  A leaf then ends
-its link.  An inner broker prepares its neighbours, one of which is the centre, stops them, and asks
-again in turn until nothing came in between: tables that answer each other are said.  Then it hands
-over, and hears only the others until it knows of each whether it has moved: what it would say
-before might be old.  Its links to the others end as these move, the link to the centre last.
+its link, over which it says last who is away.  An inner broker prepares its neighbours, one of
+which is the centre, stops them, and asks again in turn until nothing came in between: tables that
+answer each other are said.  Then it hands over, and hears only the others until it knows of each
+whether it has moved: what it would say before might be old.  Its links to the others end as these
+move, the link to the centre last.
 
 | state | hears | does |
 | --- | --- | --- |
@@ -47,6 +48,7 @@ from shoal.overlays.tree.departing.succession import Succession, behind
 from shoal.overlays.tree.exchange import Exchange
 from shoal.overlays.tree.messages import (
     Abandon,
+    Absent,
     Flushed,
     LeavingMessage,
     Prepare,
@@ -127,9 +129,17 @@ class Leaver:
         if state is LinkState.UP and self._stayed and neighbour == self._centre:
             out.append(Send(neighbour, Stayed(self._attempt, self._stayed)))
         if state is LinkState.FAILED:
-            self._away.setdefault(neighbour, now_us)
+            self.misses(neighbour, now_us)
         else:
             self._away.pop(neighbour, None)
+
+    def misses(self, neighbour: BrokerId, now_us: int) -> None:
+        """A neighbour's link is not up."""
+        self._away.setdefault(neighbour, now_us)
+
+    def forget(self, neighbour: BrokerId) -> None:
+        """It is no neighbour any more, also when it is back."""
+        self._away.pop(neighbour, None)
 
     def leave(self, succession: Succession, now_us: int, out: list[Effect]) -> None:
         if self.state is State.STAYING:
@@ -197,6 +207,8 @@ class Leaver:
     ) -> None:
         self.state = State.ENDING
         self._awaited = set(neighbours)
+        if neighbours and self._away:
+            out.append(Send(neighbours[0], Absent(self._attempt, tuple(self._away))))
         succession.around.parting(neighbours, now_us, out)
         out.extend(EndLink(each) for each in neighbours)
         self._finish(out)

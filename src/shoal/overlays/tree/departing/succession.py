@@ -17,6 +17,7 @@ last to end.
 | still | Succeeded, from the centre | turns tables, ends the link to the leaver, goes on: none |
 | any | a new link fails, Abandon, another attempt | refuses, ends new links, goes on: none |
 | none | Stayed, from the leaver | forgets those who have not moved |
+| none | Absent, and the link to the leaver has ended | opens links to those who are away |
 | any | the leaver is lost (centre; others unless still) | ends new links, goes on: none |
 
 While a broker is still its tables must not change by anything else: other changes of links, and
@@ -46,6 +47,7 @@ from shoal.model import BrokerId
 from shoal.overlays.tree.exchange import Exchange
 from shoal.overlays.tree.messages import (
     Abandon,
+    Absent,
     Behind,
     Flushed,
     LeavingMessage,
@@ -88,6 +90,9 @@ class Around(Protocol):
     def parting(self, neighbours: Iterable[BrokerId], now_us: int, out: list[Effect]) -> None:
         """This broker leaves: its links to these have ended, or are about to."""
 
+    def inherit(self, neighbours: Iterable[BrokerId], now_us: int, out: list[Effect]) -> None:
+        """These were away as a neighbour left, and are this broker's neighbours in its place."""
+
 
 class _Part:
     """This broker's part while a neighbour leaves."""
@@ -123,6 +128,8 @@ class Succession:
         self._deferred: list[Deferred] = []
         # Links that may still come up though nobody wants them any more, and until when.
         self._unwanted: dict[BrokerId, int] = {}
+        # By neighbour that leaves, whom it has left to this broker: for when their link has ended.
+        self._absent: dict[BrokerId, tuple[BrokerId, ...]] = {}
 
     @property
     def is_free(self) -> bool:
@@ -153,6 +160,9 @@ class Succession:
             return
         if isinstance(message, Stayed):
             self._lose(message.brokers, now_us, out)
+            return
+        if isinstance(message, Absent):
+            self._absent[neighbour] = message.brokers
             return
         if part is None or message.attempt != part.attempt:
             return
@@ -266,6 +276,9 @@ class Succession:
 
     def link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> bool:
         """A link changed; whether that is no affair of the tree's, or waits."""
+        absent = self._absent.pop(neighbour, ())
+        if absent and state is LinkState.ENDED:
+            self.around.inherit(absent, now_us, out)
         part, is_up = self._part, state is LinkState.UP
         if part is not None and neighbour in part.new:
             self._new_link(part, neighbour, now_us, out, is_up=is_up)

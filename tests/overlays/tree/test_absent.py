@@ -1,0 +1,104 @@
+"""Who is away for long while its only neighbour leaves the network finds the others."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from shoal.broker.effects import Leave, LinkChanged, LinkState, OpenLink, Received
+from shoal.broker.machine import Broker
+from shoal.broker.strategy import StrategyFactory
+from shoal.overlays.registry import strategy_factory
+from shoal.overlays.self_organising.parameters import Mode, Parameters
+from shoal.overlays.tree.messages import Absent
+from shoal.simulation.world import World
+from tests.seeds.networks.random_network import SECOND_US, SeededUnderlay
+
+FAULT_US = 20 * SECOND_US
+# Above how long who leaves waits for neighbours that are away.
+BACK_US = FAULT_US + 90 * SECOND_US
+END_US = BACK_US + 60 * SECOND_US
+
+Links = list[tuple[str, str]]
+
+
+def systems() -> dict[str, StrategyFactory]:
+    found = {"tree": strategy_factory("tree"), "grape": strategy_factory("grape")}
+    for mode in Mode:
+        parameters = Parameters(mode=mode, interval_us=SECOND_US)
+        found[f"self_organising {mode.value}"] = strategy_factory("self_organising", parameters)
+    return found
+
+
+def begin(system: str, links: Links, leavers: str = "B") -> World:
+    """X is killed, and then each of these leaves."""
+    world = World(links, systems()[system], SeededUnderlay(1), seed=1)
+    world.crash(FAULT_US, "X")
+    for number, name in enumerate(leavers):
+        at_us = FAULT_US + (1 + 70 * number) * SECOND_US
+        world.queue.push(at_us, partial(_leave, world), name)
+    return world
+
+
+def _leave(world: World, now_us: int, name: str) -> None:
+    world.brokers[name].bring(now_us, Leave())
+
+
+def is_tree(links: Links, brokers: set[str]) -> bool:
+    reached = {min(brokers)}
+    for _ in brokers:
+        reached |= {end for link in links if reached & {*link} for end in link}
+    return reached == brokers and len(links) == len(brokers) - 1
+
+
+@pytest.mark.parametrize("system", systems())
+@pytest.mark.parametrize(
+    "links",
+    [
+        [("A", "B"), ("B", "X")],
+        [("A", "B"), ("B", "C"), ("B", "X")],
+        [("A", "B"), ("B", "X"), ("C", "X"), ("D", "X")],
+    ],
+    ids=["leaf", "inner", "others behind"],
+)
+def test_who_is_back_finds_the_network(system: str, links: Links) -> None:
+    world = begin(system, links)
+    world.restart(BACK_US, "X")
+    world.run(END_US)
+    assert "B" in world.departures
+    assert is_tree(list(world.links), {end for link in links for end in link} - {"B"})
+    assert all(node.machine.strategy.is_ready for node in world.brokers.values())
+
+
+@pytest.mark.parametrize("system", systems())
+def test_who_inherits_an_absent_broker_leaves_it_to_the_next(system: str) -> None:
+    world = begin(system, [("A", "B"), ("A", "C"), ("B", "X")], leavers="BA")
+    world.restart(BACK_US + 100 * SECOND_US, "X")
+    world.run(END_US + 100 * SECOND_US)
+    assert {*world.departures} == {"A", "B"}
+    assert world.links == [("C", "X")]
+
+
+@pytest.mark.parametrize("system", systems())
+def test_who_is_back_as_its_neighbour_leaves_is_linked_once(system: str) -> None:
+    """Whichever of the two comes first, and with whatever under way."""
+    links = [("A", "B"), ("B", "C"), ("B", "X")]
+    world = begin(system, links)
+    world.run(BACK_US)
+    left_us = world.departures["B"]
+    for early_us in range(-SECOND_US, SECOND_US, SECOND_US // 5):
+        world = begin(system, links)
+        world.restart(left_us - early_us, "X")
+        world.run(END_US)
+        assert is_tree(list(world.links), {"A", "C", "X"}), early_us
+
+
+@pytest.mark.parametrize("state", LinkState)
+def test_only_when_the_leaver_has_gone_its_neighbours_are_opened(state: LinkState) -> None:
+    """A link that fails comes back, and the leaver may stay."""
+    broker = Broker("A", ("B",), strategy_factory("tree"))
+    broker.handle(Received("B", Absent(1, ("X", "A"))), 2)
+    effects = broker.handle(LinkChanged("B", state), 3)
+    opened = [OpenLink("X", is_lasting=True)] if state is LinkState.ENDED else []
+    assert [each for each in effects if isinstance(each, OpenLink)] == opened
