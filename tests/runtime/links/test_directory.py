@@ -31,6 +31,23 @@ def test_of_two_words_about_a_broker_the_later_holds_whichever_comes_first() -> 
     assert "B8" not in directory.addresses
 
 
+def test_who_has_left_is_gone_once_it_says_that_its_last_link_ends() -> None:
+    there, here = (Directory(name, [place(name, 5)], Overlay()) for name in ("B2", "B1"))
+    told: list[Whereabouts] = []
+    here.at_change.append(told.append)
+    here.hear(there)
+    assert there.go() == []
+    left = there.leave(7)
+    assert here.hear([left]) == [left]
+    assert not here.is_gone("B2")
+    gone = there.go()
+    assert here.hear(gone) == gone == list(there)
+    assert here.is_gone("B2")
+    assert [each.has_left for each in told] == [False, True], "to others that makes no difference"
+    here.hear([place("B2", 9)])
+    assert not here.is_gone("B2")
+
+
 def test_of_a_broker_that_the_file_lists_the_file_says_where_it_listens() -> None:
     overlay = Overlay()
     given = [place("B1", 5), place("B2", 0)]

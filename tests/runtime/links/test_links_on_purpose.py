@@ -184,7 +184,7 @@ async def test_who_has_left_is_dialled_no_more_though_this_end_missed_the_end_of
         links, overlay = network.links["B1"], network.overlays["B1"]
         links.directory = Directory("B1", (), overlay)
         await network.kill("B2")
-        links.directory.hear([Whereabouts("B2", 5, has_left=True)])
+        links.directory.hear([Whereabouts("B2", 5, has_left=True, is_gone=True)])
         assert links.neighbours == ["B2", "B3"], "it may still have something to hand over"
         await until(lambda: links.neighbours == ["B3"])
         await until(lambda: network.nodes["B1"].machine.is_ready)
@@ -194,17 +194,44 @@ async def test_who_has_left_is_dialled_no_more_though_this_end_missed_the_end_of
 
 
 @on_loop
-async def test_who_is_away_and_has_not_left_is_dialled_on(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("has_left", [False, True])
+async def test_who_is_away_and_not_gone_is_dialled_on(
+    has_left: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed as it left, a broker is back with its links, which may be all that joins others."""
     monkeypatch.setattr(peer_links, "TICK_S", 0.05)
     async with live((("B1", "B2"),), limits=LinkLimits(give_up_us=100_000)) as network:
         links = network.links["B1"]
         links.directory = Directory("B1", (), network.overlays["B1"])
-        links.directory.hear([Whereabouts("B2", 5, peers="B2:1")])
+        links.directory.hear([Whereabouts("B2", 5, peers="B2:1", has_left=has_left)])
         told = heard(network, "B1")
         await network.kill("B2")
         await until(lambda: told == [("B2", LinkState.FAILED)])
+        lost_us = links._links["B2"].lost_us
+        assert lost_us is not None
+        await until(lambda: network.nodes["B1"].clock.now_us() > lost_us + 300_000)
+        assert links.neighbours == ["B2"]
         await network.start("B2")
         await until(lambda: told[1:] == [("B2", LinkState.UP)])
+
+
+@on_loop
+async def test_who_leaves_says_that_it_is_gone_over_its_last_link() -> None:
+    async with live((("B1", "B2"), ("B2", "B3"))) as network:
+        directories = {
+            name: Directory(name, [Whereabouts(name, 1)], overlay)
+            for name, overlay in network.overlays.items()
+        }
+        for name, links in network.links.items():
+            links.directory = directories[name]
+        network.links["B2"].tell([directories["B2"].leave(2)])
+        do(network, "B2", EndLink("B3"))
+        await until(lambda: network.links["B2"].neighbours == ["B1"])
+        assert not directories["B1"].is_gone("B2")
+        do(network, "B2", EndLink("B1"))
+        await until(lambda: not network.links["B2"].neighbours)
+        assert directories["B1"].is_gone("B2")
+        assert not directories["B3"].is_gone("B2")
 
 
 def remembered(network: LiveNetwork, name: str, neighbour: str) -> list[Standing]:

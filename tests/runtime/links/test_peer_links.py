@@ -239,14 +239,14 @@ async def test_brokers_are_upgraded_one_by_one() -> None:
         publisher.advertise("a", "x >= 0")
         subscriber.subscribe("s", "x >= 0")
         await ready(network, 1)
-        network.protocols["B2"] = Protocols(1, 5)
+        network.protocols["B2"] = Protocols(1, 6)
         await network.kill("B2")
         await network.start("B2")
         await network.connected()
         await until(lambda: len(network.nodes["B2"].machine.strategy.tables.subscriptions) == 1)
         await publisher.publish({"x": 1})
         assert await received(subscriber, 1) == [0]
-        assert [row["protocol"] for row in network.links["B2"].status()] == [4, 4]
+        assert [row["protocol"] for row in network.links["B2"].status()] == [5, 5]
 
 
 @on_loop
@@ -254,7 +254,7 @@ async def test_brokers_without_a_protocol_in_common_say_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(dialling, "LONGEST_PAUSE_S", dialling.FIRST_PAUSE_S)
-    network = LiveNetwork(LINE, protocols={"B2": Protocols(5, 6)})
+    network = LiveNetwork(LINE, protocols={"B2": Protocols(6, 7)})
 
     def said(name: str, neighbour: str) -> str:
         (row,) = (each for each in network.links[name].status() if each["neighbour"] == neighbour)
@@ -266,12 +266,12 @@ async def test_brokers_without_a_protocol_in_common_say_so(
         # B1 connects to B2, and B2 to B3; each of them is told by both ends.
         why = "speaks link protocol"
         await until(lambda: all(why in said(*link) for link in (*LINE, *map(reversed, LINE))))
-        assert said("B2", "B1") == "B1 speaks link protocol 1 to 4, B2 speaks 5 to 6"
+        assert said("B2", "B1") == "B1 speaks link protocol 1 to 5, B2 speaks 6 to 7"
         assert said("B1", "B2").endswith(f": {said('B2', 'B1')}")
-        assert said("B3", "B2") == "B2 speaks link protocol 5 to 6, B3 speaks 1 to 4"
+        assert said("B3", "B2") == "B2 speaks link protocol 6 to 7, B3 speaks 1 to 5"
         # The version before it spoke both.
         await network.kill("B2")
-        network.protocols["B2"] = Protocols(1, 5)
+        network.protocols["B2"] = Protocols(1, 6)
         await network.start("B2")
         await network.connected()
         assert not any(said(*link) for link in (*LINE, *map(reversed, LINE)))

@@ -112,7 +112,8 @@ class Over(Control, frozen=True):
 class Whereabouts(msgspec.Struct, frozen=True):
     """Where a broker is, as it said at `at_us`, 0 for ever; or that it has left the network.
 
-    `peers`, `admin` and those for clients are addresses, empty where it does not listen.
+    It has when it leaves; `is_gone` when it has handed over all that it had, too.  `peers`, `admin`
+    and those for clients are addresses, empty where it does not listen.
     """
 
     name: BrokerId
@@ -124,6 +125,7 @@ class Whereabouts(msgspec.Struct, frozen=True):
     mqtts: str = ""
     websocket: str = ""
     wss: str = ""
+    is_gone: bool = False
 
     @property
     def doors(self) -> dict[str, str]:

@@ -56,10 +56,10 @@ class Directory:
         """Where brokers are for this one, without those that have left."""
         return [self._here(where) for where in self if not where.has_left]
 
-    def has_left(self, broker: BrokerId) -> bool:
-        """Whether a broker has said so; it may still be handing over what it has."""
+    def is_gone(self, broker: BrokerId) -> bool:
+        """Whether a broker has left, and has nothing more to hand over."""
         known = self._known.get(broker)
-        return known is not None and known.has_left
+        return known is not None and known.is_gone
 
     def _here(self, where: Whereabouts) -> Whereabouts:
         """What of a word counts here."""
@@ -79,8 +79,9 @@ class Directory:
             if known is None or msgspec.structs.replace(known, at_us=where.at_us) != where:
                 self._overlay.met(where)
                 news.append(where)
-                for tell in self.at_change:
-                    tell(self._here(where))
+                if known is None or not (known.has_left and where.has_left):
+                    for tell in self.at_change:
+                        tell(self._here(where))
         return news
 
     def _tell_of_too_many(self, where: Whereabouts) -> None:
@@ -94,6 +95,15 @@ class Directory:
         own = Whereabouts(self._broker, now_us, has_left=True)
         self._note(own)
         return own
+
+    def go(self) -> list[Whereabouts]:
+        """The last link of this broker ends: what to say of it, if it leaves."""
+        own = self._known.get(self._broker)
+        if own is None or not own.has_left:
+            return []
+        gone = msgspec.structs.replace(own, at_us=own.at_us + 1, is_gone=True)
+        self._note(gone)
+        return [gone]
 
     def _note(self, where: Whereabouts) -> None:
         self._known[where.name] = where

@@ -177,6 +177,8 @@ class PeerLinks:
         if link is not None and not link.is_gone:
             if link.is_lasting:
                 self.overlay.ends(neighbour)
+            if self.directory is not None and self._links.is_last(link):
+                link.session.tell(self.directory.go())
             self._changed(link, link.session.end())
             self._dialling.see_to(link)
             self._flush_soon(link)
@@ -332,15 +334,15 @@ class PeerLinks:
     def _is_left_over(self, link: Link, now_us: int) -> bool:
         """Whether its other end has left the network, and this one did not hear that it ended.
 
-        Who leaves needs its links until it has handed everything over; and killed meanwhile it
-        comes back for what waits for it.
+        Who leaves needs its links until it has handed everything over; killed meanwhile it comes
+        back with what it has, as one that never began to leave.
         """
         neighbour, lost_us = link.session.neighbour, link.lost_us
         if link.is_gone or lost_us is None or self.directory is None:
             return False
         is_long_ago = now_us - lost_us > self._settings.limits.give_up_us
         awaited = self._spools is not None and self._spools.size(neighbour)
-        return is_long_ago and not awaited and self.directory.has_left(neighbour)
+        return is_long_ago and not awaited and self.directory.is_gone(neighbour)
 
     # --- connections --------------------------------------------------------------------------
 

@@ -56,6 +56,12 @@ class Links(dict[BrokerId, Link]):
         links = [link for link in self.values() if link.is_lasting and not link.is_gone]
         return [link for link in links if link.session.state not in _IN_SESSION]
 
+    def is_last(self, link: Link) -> bool:
+        """Whether no other is up that is not about to end."""
+        return not any(
+            each is not link and each.session.state is State.UP for each in self.values()
+        )
+
     def status(self, spools: Spools | None, now_us: int) -> list[dict[str, Any]]:
         """One row per link, for people and metrics."""
         return [
