@@ -52,6 +52,9 @@ from shoal.overlays.self_organising.rules import Rules
 TIMER: TimerKey = ("interval",)
 # Of an interval so much is counted; a broker whose links have changed cannot for so long.
 WINDOWS = 4
+# Who counts, and cannot yet, exchanges links for an estimated gain of so much only: what follows
+# from one exchange is soon counted, and estimates err by about as much.
+CLEAR_GAIN_PERCENT = 10
 
 
 class Decisions:
@@ -164,10 +167,6 @@ class Decisions:
     def _is_near(self, pair: tuple[BrokerId, BrokerId]) -> bool:
         return all(end == self._broker or end in self._around for end in pair)
 
-    def relinked(self, left: BrokerId, right: BrokerId) -> None:
-        """There is no link between these any more, or another one."""
-        self._around.forget_ways_over(left, right)
-
     def turned(self, now_us: int) -> None:
         """What passes this broker's links goes other ways from now on."""
         if self._trails is not None:
@@ -185,9 +184,7 @@ class Decisions:
             return
         if self._around.is_full and origin not in self._around:
             return
-        self._around.heard(
-            [*(hop.broker for hop in broadcast.way), self._broker], broadcast.summary
-        )
+        self._around.heard(origin, broadcast.summary)
         shared = self._around.shared(neighbour)
         way = (*broadcast.way, Hop(self._broker, costs.here, costs.links[neighbour], shared))
         if broadcast.hops > 1:
@@ -247,11 +244,15 @@ class Decisions:
         vector = tuple(a + b for a, b in zip(proposal.vector, mine, strict=True))
         is_advice = proposal.is_advice or self._exchanges is None
         trails = self._further(proposal.trails, cycle, now_us)
-        if len(trails) == len(cycle.brokers):
+        is_counted = len(trails) == len(cycle.brokers)
+        if is_counted:
             vector, trails = counted_vector(cycle, trails), ()
         further = Proposal(cycle, vector, proposal.is_full, is_advice, trails)
         if cycle.brokers[-1] == self._broker:
-            self._decide(further, now_us, out)
+            least = self._parameters.least_gain_percent
+            if self.counts and not is_counted:
+                least = max(least, CLEAR_GAIN_PERCENT)
+            self._decide(further, least, now_us, out)
         else:
             out.append(Send(cycle.brokers[cycle.brokers.index(self._broker) + 1], further))
 
@@ -285,18 +286,18 @@ class Decisions:
             or ("" if exchanges is None else exchanges.busy)
         )
 
-    def _decide(self, proposal: Proposal, now_us: int, out: list[Effect]) -> None:
+    def _decide(self, proposal: Proposal, least_gain: int, now_us: int, out: list[Effect]) -> None:
         cycle = proposal.cycle
         if reason := self._against_link(cycle.brokers[0], now_us):
             self._record("refused", reason, cycle, now_us, out)
             return
-        decision = self._decision(proposal, None)
+        decision = self._decision(proposal, least_gain, None)
         if decision.remove == len(cycle.brokers) - 1:
             self._record("kept", "the other links cost no more", cycle, now_us, out, decision)
             return
         reason, removable = self._removable(proposal, decision.remove)
         if reason:
-            decision = self._decision(proposal, removable)
+            decision = self._decision(proposal, least_gain, removable)
             if decision.remove == len(cycle.brokers) - 1:
                 self._record("refused", reason, cycle, now_us, out)
                 return
@@ -319,15 +320,11 @@ class Decisions:
         is_dropped = gives_way(self._broker, other, self._proposed.get(other), now_us)
         return f"{self._broker} proposed it, too" if is_dropped else ""
 
-    def _decision(self, proposal: Proposal, removable: Collection[int] | None) -> Decision:
-        parameters = self._parameters
-        return decide(
-            parameters.heuristic,
-            proposal.cycle,
-            proposal.vector,
-            parameters.least_gain_percent,
-            removable,
-        )
+    def _decision(
+        self, proposal: Proposal, least_gain: int, removable: Collection[int] | None
+    ) -> Decision:
+        heuristic = self._parameters.heuristic
+        return decide(heuristic, proposal.cycle, proposal.vector, least_gain, removable)
 
     def _removable(self, proposal: Proposal, best: int) -> tuple[str, list[int]]:
         """Why the best link may not go, and those that may."""
@@ -348,7 +345,6 @@ class Decisions:
     def done(self, exchange: LinkExchange, now_us: int, out: list[Effect]) -> None:
         """The links are exchanged; this broker was on the cycle."""
         self._rules.exchanged(now_us)
-        self.relinked(*exchange.old_link)
         self.turned(now_us)
         self._ended("done", exchange, "", now_us, out)
 

@@ -180,8 +180,6 @@ class SelfOrganising(AroundTree):
 
     def link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
         self.overlay.link(neighbour, state, now_us, out)
-        if state is not LinkState.UP:
-            self.decisions.relinked(self.broker, neighbour)
         self.decisions.turned(now_us)
 
     def returned(

@@ -327,13 +327,18 @@ def test_what_became_of_an_exchange_is_recorded_where_it_was_decided() -> None:
     ]
 
 
-def test_a_link_that_is_gone_takes_what_was_heard_over_it() -> None:
+def test_what_was_heard_over_a_link_that_is_gone_is_forgotten_as_it_is_not_heard_again() -> None:
+    """And not before: who is behind an exchanged link is still there."""
     here = stage(LINE, {frozenset(link): 1.0 for link in LINE}, neighbourhood_hops=5)
     interval(here)
     here.handle("B3", LinkChanged("B4", LinkState.FAILED))
-    assert here.brokers["B3"].strategy.decisions.known == 2
-    here.handle("B3", LinkChanged("B2", LinkState.ENDED))
-    assert here.brokers["B3"].strategy.decisions.known == 0
+    decisions = here.brokers["B3"].strategy.decisions
+    assert decisions.known == 5
+    decisions.done(LinkExchange(cycle=("B1", "B2", "B3"), remove=1, saving=1.0), 5, [])
+    assert decisions.known == 5
+    here.handle("B3", TimerFired(TIMER))
+    here.handle("B3", TimerFired(TIMER))
+    assert decisions.known == 0
 
 
 def test_a_proposal_over_a_link_that_is_gone_is_refused() -> None:

@@ -24,48 +24,40 @@ def summary(*numbers: int) -> Summary:
 
 def test_the_mean_is_over_all_others_of_the_neighbourhood() -> None:
     around = Neighbourhood(cache(1, 2, 3, 4), ThreeWay.MEAN)
-    around.heard(("B", "A"), summary(1, 2, 3))
-    around.heard(("C", "B", "A"), summary(1, 2))
-    around.heard(("D", "A"), summary())
+    around.heard("B", summary(1, 2, 3))
+    around.heard("C", summary(1, 2))
+    around.heard("D", summary())
     assert around.shared_by_three("B", "C") == pytest.approx(5 / 3)
-    around.heard(("D", "A"), summary(1, 2, 3, 4))  # in the place of what was heard before
+    around.heard("D", summary(1, 2, 3, 4))  # in the place of what was heard before
     assert around.shared_by_three("B", "C") == 2
 
 
 def test_counted_three_ways_are_what_is_in_both() -> None:
     here = cache(1, 2, 3, 4)
     around = Neighbourhood(here, ThreeWay.COUNTED)
-    around.heard(("B", "A"), summary(1, 2, 3))
-    around.heard(("C", "B", "A"), summary(3, 4, 5))
+    around.heard("B", summary(1, 2, 3))
+    around.heard("C", summary(3, 4, 5))
     assert around.shared_by_three("B", "C") == 1
     # What was shared with either was counted before these came.
     here.add(notification_id("P", 5))
-    around.heard(("B", "A"), summary(3, 4, 5))
+    around.heard("B", summary(3, 4, 5))
     assert around.shared_by_three("B", "C") == 2
 
 
 def test_a_second_chance_lasts_an_interval_to_two() -> None:
     around = Neighbourhood(cache(1), ThreeWay.MEAN)
-    around.heard(("B", "A"), summary(1))
+    around.heard("B", summary(1))
     around.turn()
-    around.heard(("C", "A"), summary())
+    around.heard("C", summary())
     assert "B" in around
     around.turn()
     assert "B" not in around
     assert "C" in around
-    around.heard(("C", "A"), summary(1))
+    around.heard("C", summary(1))
     around.turn()
     assert around.shared_by_three("C", "C") == 1
     around.turn()
     assert len(around) == 0
-
-
-def test_what_was_heard_over_a_link_that_is_gone_is_forgotten() -> None:
-    around = Neighbourhood(cache(), ThreeWay.MEAN)
-    for names in (("B", "A"), ("C", "B", "A"), ("D", "C", "B", "A")):
-        around.heard(names, summary())
-    around.forget_ways_over("B", "C")
-    assert [name in around for name in "BCD"] == [True, False, False]
 
 
 def test_a_cycle_is_the_way_back_and_the_new_link() -> None:

@@ -191,7 +191,7 @@ class Model:
                     cost += link + costs.brokers[broker]
                     around = self._around[broker]
                     brokers = (broker, *way.brokers)
-                    around.heard(brokers[::-1], interval)  # type: ignore[arg-type]
+                    around.heard(origin, interval)  # type: ignore[arg-type]
                     found = _Way(
                         brokers,
                         (costs.brokers[broker], *way.processing),
@@ -344,8 +344,6 @@ class Model:
         over_old = [type for type, passed in enumerate(self._passed) if passed.issuperset(old)]
         self._tree.exchange(old, (brokers[0], brokers[-1]))
         self._recount(at, over_old)
-        for broker in brokers:
-            self._around[broker].forget_ways_over(*cast(tuple[str, str], old))
 
 
 class _Ring:

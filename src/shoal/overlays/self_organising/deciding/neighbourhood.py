@@ -2,13 +2,15 @@
 
 Broadcasts bring it.  Each entry lives as long as broadcasts refresh it: at the end of an interval
 those go that were not refreshed since the end of the one before (second chance), so one that is out
-of reach is forgotten after one interval to two.
+of reach is forgotten after one interval to two.  Links that are exchanged change the ways to
+others, not what these want: nothing is forgotten for that, or brokers would wait for an interval
+after each exchange before they know enough for the next.
 
 >>> from shoal.overlays.self_organising.deciding.interest import exact, notification_id
 >>> cache = Cache(entries=10)
 >>> around = Neighbourhood(cache, ThreeWay.MEAN)
 >>> cache.add(notification_id("P", 1))
->>> around.heard(("B3", "B1", "B2"), exact(cache.ids))
+>>> around.heard("B3", exact(cache.ids))
 >>> around.shared("B3"), around.shared("B1")
 (1, None)
 >>> around.turn(), around.shared("B3"), around.turn(), around.shared("B3")
@@ -20,7 +22,6 @@ Source: Cost and Interest, sections 4.1 (Eq. 6: the neighbourhood's mean) and 4.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 
 import msgspec
 
@@ -51,10 +52,9 @@ Way = Sequence[Hop]
 class _Known:
     """One broker: its last broadcast, and what it has in common with this one."""
 
-    __slots__ = ("is_referenced", "shared", "summary", "way")
+    __slots__ = ("is_referenced", "shared", "summary")
 
-    def __init__(self, way: Sequence[BrokerId], summary: Summary, shared: int) -> None:
-        self.way = way
+    def __init__(self, summary: Summary, shared: int) -> None:
         self.summary = summary
         self.shared = shared
         self.is_referenced = True
@@ -79,11 +79,11 @@ class Neighbourhood:
     def __contains__(self, broker: BrokerId) -> bool:
         return broker in self._known
 
-    def heard(self, way: Sequence[BrokerId], summary: Summary) -> None:
-        """A broadcast came over these brokers, from the one it is of to this one."""
-        origin, shared = way[0], self._cache.common(summary)
+    def heard(self, origin: BrokerId, summary: Summary) -> None:
+        """A broadcast of this broker came."""
+        shared = self._cache.common(summary)
         self._drop(origin)
-        self._known[origin] = _Known(way, summary, shared)
+        self._known[origin] = _Known(summary, shared)
         self._sum += shared
 
     def turn(self) -> None:
@@ -92,16 +92,6 @@ class Neighbourhood:
             if not known.is_referenced:
                 self._drop(broker)
             known.is_referenced = False
-
-    def forget_ways_over(self, left: BrokerId, right: BrokerId) -> None:
-        """Forget all whose broadcasts came over a link that is no more."""
-        link = (left, right)
-        for broker, known in list(self._known.items()):
-            way = known.way
-            if left in way and right in way:
-                ends = pairwise(way)
-                if any(each in (link, link[::-1]) for each in ends):
-                    self._drop(broker)
 
     def _drop(self, broker: BrokerId) -> None:
         known = self._known.pop(broker, None)
