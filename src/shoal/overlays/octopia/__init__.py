@@ -18,7 +18,9 @@ A cluster that grows is one with brokers that are dead so far, and who comes lat
 was there before: so nobody's way changes when a broker comes. When one goes, ways change, and
 nothing may be lost, doubled or overtaken: entries change behind a probe of all that went before
 (`sweeps.py`); in its cluster's tree one neighbour takes its place, and for all others the ways stay
-as they are (`departing.py`).
+as they are (`departing.py`).  So it is when somebody dead is back, and who had linked up past it
+links up to it again: a probe goes the old way, and the word of it comes back there
+(`relinking.py`).
 
 A sharp bit (`known/bits.py`) says with filters what a cluster wants, and what it says is never less
 than that.  Wider is said at once, and who subscribes waits until hosts have it; narrower, later,

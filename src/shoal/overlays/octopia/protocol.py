@@ -131,7 +131,7 @@ class Octopia(BaseStrategy):
             "advertisements": len(self.hosted.rows) + len(self.tables.secondary),
             "congested": len(self.outputs.since_us),
             "diverted": self.routing.diverted,
-            "held": len(self.routing.gate.lines),
+            "held": len(self.routing.gate.lines) + len(self._resident.relinking),
             "kept": len(self.routing.kept),
             "numbered": len(self.routing.numbering),
         }
@@ -205,7 +205,7 @@ class Octopia(BaseStrategy):
         if is_up and neighbour not in self.product:
             return
         self._resident.link(neighbour, is_up, now_us, out)
-        self._resident.settle(now_us, out, is_retried=is_up)
+        self._resident.settle(now_us, out, is_lost=not is_up)
 
     def receive(
         self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 
-from shoal.broker.effects import Effect, LinkReady, Send, TimerKey
+from shoal.broker.effects import Continue, Effect, LinkReady, Send, Settled, TimerKey
 from shoal.broker.messages import Advertise, Carrier, Message, Unadvertise
 from shoal.broker.strategy import unexpected
 from shoal.model import BrokerId
@@ -21,9 +21,10 @@ from shoal.overlays.octopia.known.entering import Entering
 from shoal.overlays.octopia.known.exchange import Exchange
 from shoal.overlays.octopia.known.hosted import Hosted
 from shoal.overlays.octopia.known.tables import Entry, Tables
-from shoal.overlays.octopia.links import attachments
+from shoal.overlays.octopia.links import attachments, relinking
 from shoal.overlays.octopia.links.attachments import Attachment
 from shoal.overlays.octopia.links.departing import Departing
+from shoal.overlays.octopia.links.relinking import Relinking
 from shoal.overlays.octopia.links.sweeps import Sweeps
 from shoal.overlays.octopia.links.ties import Ties
 from shoal.overlays.octopia.messages import (
@@ -94,6 +95,8 @@ class Resident:
         self.met = set(neighbours)
         self._usable = set(neighbours)
         self._frozen: set[BrokerId] = set()
+        # Who is sent nothing until all is there that was.
+        self._still: set[BrokerId] = set()
         # The regions to which neighbours led whose link has changed.
         self._led_to: dict[BrokerId, list[int]] = {}
         self.tables = Tables(self.region, self.cluster, product, searched)
@@ -102,6 +105,7 @@ class Resident:
         near = [each for each in there if product.position(each).region == self.region]
         self.exchange = Exchange([each for each in there if self._is_primary(each)], near)
         self.sweeps = Sweeps(broker, self._onward, self._holds_up)
+        self.relinking = Relinking(self.cluster, self.sweeps, self._still, parameters.order_us)
         self.ties = Ties(
             broker,
             roster,
@@ -109,10 +113,12 @@ class Resident:
             self.tables,
             self.hosted,
             self.sweeps,
+            self.relinking,
             linked,
             given,
             parameters.retry_us,
             self._say_up,
+            self._catch_up,
             self._is_link_needed,
             self._is_doubtful,
             keeps_order=parameters.dynamic not in UNORDERED,
@@ -135,6 +141,7 @@ class Resident:
             self.can_reach,
             self._is_silent,
             neighbours,
+            self._still,
         )
         self.bits = Bits(self.tables, linked, parameters.sharp_bits)
         self.cluster_tables = ClusterTables(
@@ -143,6 +150,7 @@ class Resident:
             self.bits,
             self.exchange,
             self.routing.changed,
+            self._goes_on,
             lambda up, region: product.is_above(up, region, self.cluster),
             covering=parameters.covering,
             merging=OwnMerging(broker) if parameters.merging else None,
@@ -158,8 +166,24 @@ class Resident:
     def _is_primary(self, broker: BrokerId) -> bool:
         return self.product.position(broker).cluster == self.cluster
 
-    def _say_up(self, but: BrokerId | None, out: list[Effect]) -> None:
-        self.cluster_tables.say_change((), (), out, but=but)
+    def _is_above(self, broker: BrokerId) -> bool:
+        """Whether this broker may link up to a neighbour of its cluster."""
+        region = self.product.position(broker).region
+        return self.product.is_above(region, self.region, self.cluster)
+
+    def _say_up(self, out: list[Effect]) -> None:
+        self.cluster_tables.say_change((), (), out)
+
+    def _catch_up(self, broker: BrokerId, is_own: bool, out: list[Effect]) -> None:
+        self.cluster_tables.catch_up(broker, is_own, out)
+
+    def _goes_on(self, neighbour: BrokerId, source: BrokerId | None) -> bool:
+        """Whether a change of a table goes to a neighbour over the tree, or for want of one."""
+        if not self._is_above(neighbour):
+            return True
+        if source is not None and self._is_above(source):
+            return False
+        return self.ties.up.current in (None, neighbour)
 
     # --- inputs -------------------------------------------------------------------------------
 
@@ -174,6 +198,9 @@ class Resident:
                 self.attachments.unlinked(broker, out)
         elif key == attachments.TIMER:
             self.attachments.retry()
+        elif key == relinking.TIMER:
+            if self.relinking.waited(now_us, out):
+                self._end_relinking(now_us, out)
         elif key == routing.RETRY:
             self.routing.returned(now_us, out)
             return
@@ -245,13 +272,15 @@ class Resident:
         (self.met.add if is_up else self.met.discard)(neighbour)
         self._usable.discard(neighbour)
         self._frozen.discard(neighbour)
-        self.cluster_tables.told.discard(neighbour)
+        self.cluster_tables.unlinked(neighbour)
         self.ties.advertised_to.discard(neighbour)
         self.entering.hosts.discard(neighbour)
         self.hosted.doubt(neighbour)
         if was_met:
             self.routing.lost(neighbour, now_us, out)
         self.sweeps.lost(neighbour, out)
+        if self.relinking.lost(neighbour, out):
+            self._end_relinking(now_us, out)
         self.routing.linked(neighbour, is_up, now_us, out)
         if is_up:
             self.exchange.linked(neighbour)
@@ -275,10 +304,15 @@ class Resident:
             self.attachments.unlinked(neighbour, out)
             self.departing.unlinked(neighbour)
 
-    def settle(self, now_us: int, out: list[Effect], *, is_retried: bool = True) -> None:
-        """After links or tables have changed; what is kept may go if `is_retried`."""
-        if self.ties.settle(now_us, out, is_ending=self.departing.is_ending):
-            is_retried = True
+    def settle(
+        self, now_us: int, out: list[Effect], *, is_retried: bool = True, is_lost: bool = False
+    ) -> None:
+        """After links or tables have changed; what is kept goes if `is_retried`, or has a way now.
+
+        Not where a link `is_lost`: what was on its way there comes back first, and goes before.
+        """
+        has_way = self.ties.settle(now_us, out, is_ending=self.departing.is_ending)
+        is_retried = (is_retried or has_way) and not is_lost
         for cluster, purpose in self.ties.entries.items():
             if purpose.current is None:
                 self.routing.kept.missed(cluster, now_us, out)
@@ -287,11 +321,24 @@ class Resident:
         self.exchange.say(out)
         self.routing.changed(now_us, out, is_retried=is_retried)
         self.departing.look(now_us, out)
+        if is_retried:
+            self._go_on(now_us, out)
 
     def _go_on(self, now_us: int, out: list[Effect]) -> None:
         """Publications have moved: what waits behind them may go."""
         if self.sweeps.are_waiting or self.departing.may_go:
             self.settle(now_us, out, is_retried=False)
+
+    def _end_relinking(self, now_us: int, out: list[Effect]) -> None:
+        """All that went the way of before has come, or will not: what came the new way goes on."""
+        new, held = self.relinking.end()
+        for key, message in held:
+            out.append(Continue(key))
+            self.routing.receive(new, message, now_us, out)
+            out.append(Settled(key))
+        if held:
+            out.append(Continue(None))
+        self.cluster_tables.catch_up(new, False, out)
 
     # --- what others that go, and its own going, must know ------------------------------------
 
@@ -303,12 +350,17 @@ class Resident:
     def is_needed(self) -> bool:
         is_apart = self.tables.own.up is not None and self.ties.up.current is None
         has_clients = self.hosted.rows or self.tables.own.entries
-        return bool(self.entering.hosts or has_clients or self._waits() or is_apart)
+        is_waiting = self._waits() or self.is_relinking
+        return bool(self.entering.hosts or has_clients or is_waiting or is_apart)
+
+    @property
+    def is_relinking(self) -> bool:
+        return self.relinking.is_active
 
     def _is_link_needed(self, broker: BrokerId) -> bool:
-        """Whether a neighbour enters this cluster here, or its own is swept, or is in its tree."""
-        is_swept = self.sweeps.are_by(broker)
-        return is_swept or broker in self.entering.hosts or broker in self.tree_neighbours
+        """Whether a neighbour enters here, or not all by it has come, or it is in the tree."""
+        is_awaited = self.sweeps.are_by(broker) or broker == self.relinking.former
+        return is_awaited or broker in self.entering.hosts or broker in self.tree_neighbours
 
     def _waits(self) -> bool:
         """Whether any publication waits here, for a way or for its turn."""
@@ -320,19 +372,22 @@ class Resident:
 
         What waits for its turn came from another cluster: before a sweep from there, maybe.
         """
-        is_entering = not self._is_primary(source)
-        return self.routing.kept.is_inner or (is_entering and len(self.routing.gate.lines) > 0)
+        if not self._is_primary(source):
+            return self.routing.kept.is_inner(None) or len(self.routing.gate.lines) > 0
+        region = self.product.position(source).region
+        return self.relinking.holds(source) or self.routing.kept.is_inner(region)
 
     def _onward(self, source: BrokerId) -> list[BrokerId]:
         """To whom of this cluster goes on what comes from a broker."""
-        region, cluster = self.product.position(source)
-        found = [each for each in self.tree_neighbours if each != source and self.can_reach(each)]
-        if cluster == self.cluster and self.product.is_above(region, self.region, cluster):
+        there = self._usable - self._frozen
+        found = [each for each in self.tree_neighbours if each != source and each in there]
+        if self._is_primary(source) and self._is_above(source):
             found = [each for each in found if each != self.ties.up.current]
         return found
 
     def can_reach(self, broker: BrokerId) -> bool:
-        return broker in self._usable and broker not in self._frozen
+        is_held_back = broker in self._frozen or broker in self._still
+        return broker in self._usable and not is_held_back
 
     def _is_doubtful(self, cluster: int, now_us: int) -> bool:
         return self.routing.numbering.is_doubtful(cluster, now_us)
@@ -365,6 +420,9 @@ class Resident:
     ) -> None:
         if type(message) is Notification:
             message.check(self.product.clusters)
+            if self.relinking.holds(neighbour):
+                self.relinking.hold(message, out)
+                return
             self.routing.receive(neighbour, message, now_us, out)
             self._go_on(now_us, out)
         elif type(message) is Spread:
@@ -387,6 +445,9 @@ class Resident:
         match message:
             case HomeChange() | HomeTable():
                 self.cluster_tables.change(neighbour, message, now_us, out)
+                if message.region == self.region and self.relinking.is_back(neighbour, message):
+                    self._end_relinking(now_us, out)
+                    self.settle(now_us, out)
             case TablesKnown(versions):
                 self.cluster_tables.say_tables(neighbour, versions, out)
             case TableWanted(region) if region in self.tables.homes:

@@ -11,7 +11,7 @@ of a broken link see alike, so nothing goes round: up a tree, down a tree, or, s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from itertools import groupby
 
 from shoal.broker.effects import (
@@ -51,7 +51,7 @@ class Routing:
     `entry_of` says by whom a cluster is entered now, `former_of` by whom it was, while that changes
     (`links/sweeps.py`).  `is_usable` says whether a neighbour is linked and has said what must be
     known before it is sent anything, `is_silent` whether it is linked and has yet to say that;
-    `linked` are linked at the start.
+    `linked` are linked at the start, and who is `still` is sent nothing for a while.
     """
 
     def __init__(
@@ -67,6 +67,7 @@ class Routing:
         is_usable: Callable[[BrokerId], bool],
         is_silent: Callable[[BrokerId], bool],
         linked: Iterable[BrokerId],
+        still: Container[BrokerId],
     ) -> None:
         self._product = product
         self._broker = broker
@@ -89,7 +90,7 @@ class Routing:
             is_usable,
             self._go_on,
         )
-        self.kept = Keeping(product, self._cluster, tables, parameters, linked)
+        self.kept = Keeping(product, self._cluster, tables, parameters, linked, still)
         self.diverted = 0
         self.numbering = Numbering(outputs, parameters)
         # The others of this region: gates of this broker's publishers, who carry for each other.

@@ -1,9 +1,11 @@
 """How the tables of a cluster's brokers travel to all of them (VI).
 
 A broker's own table goes over the cluster's tree, change by change; what is known already goes no
-further, so that it may come over any links in any order.  Who misses a change asks for the table,
-and so does a link that has come up.  A broker that has begun anew finds its table of before, and
-says a newer one.  With each change the bits of other clusters' advertisements are said (`bits.py`).
+further, so that it may come over any links in any order.  Over links beside the tree no change
+goes: a word of who links up elsewhere would be ahead of publications on the way of before.  Who
+misses a change asks for the table, and so does a link that has come up.  A broker that has begun
+anew finds its table of before, and says a newer one.  With each change the bits of other clusters'
+advertisements are said (`bits.py`).
 
 With covering a table says only those subscriptions of its broker that no other one there covers:
 whatever matches the others comes to it all the same, and it has all of them itself.  With merging
@@ -15,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from shoal.broker.effects import Effect, Send
-from shoal.broker.messages import Message
 from shoal.broker.strategy import ProtocolError
 from shoal.matching import CoveringSet, Work
 from shoal.model import BrokerId, Subscription, SubscriptionId
@@ -37,9 +38,10 @@ MOST_COVERED = 256
 class ClusterTables:
     """What one broker says and hears of the tables of its cluster.
 
-    `told` are the neighbours of the cluster that are told changes; `moved` is called when a broker
-    of the cluster links up to another one; `is_above` says whether of two regions the second one's
-    broker may link up to the first one's.
+    `told` are the neighbours of the cluster that are told changes, as these go on over the tree:
+    `goes_on` says whether one goes to a neighbour that came from another, or began here (None).
+    `moved` is called when a broker of the cluster links up to another one; `is_above` says whether
+    of two regions the second one's broker may link up to the first one's.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class ClusterTables:
         bits: Bits,
         exchange: Exchange,
         moved: Callable[[int, list[Effect]], None],
+        goes_on: Callable[[BrokerId, BrokerId | None], bool],
         is_above: Callable[[int, int], bool],
         *,
         covering: bool = False,
@@ -58,6 +61,9 @@ class ClusterTables:
         self._is_above = is_above
         self._region = tables.region
         self.told = set(told)
+        self._goes_on = goes_on
+        # Regions of which they were not told everything.
+        self._behind: dict[BrokerId, dict[int, None]] = {}
         self._bits = bits
         self._exchange = exchange
         self._moved = moved
@@ -139,14 +145,34 @@ class ClusterTables:
         added: tuple[Subscription, ...],
         removed: tuple[SubscriptionId, ...],
         out: list[Effect],
-        but: BrokerId | None = None,
     ) -> None:
         own = self._tables.own
         own.version += 1
-        self._flood(HomeChange(self._region, own.version, own.up, added, removed), but, out)
+        self._flood(HomeChange(self._region, own.version, own.up, added, removed), None, out)
 
-    def _flood(self, message: Message, but: BrokerId | None, out: list[Effect]) -> None:
-        out += [Send(each, message) for each in sorted(self.told) if each != but]
+    def _flood(
+        self, message: HomeChange | HomeTable, source: BrokerId | None, out: list[Effect]
+    ) -> None:
+        for each in sorted(self.told):
+            if each == source:
+                continue
+            if self._goes_on(each, source):
+                out.append(Send(each, message))
+            else:
+                self._behind.setdefault(each, {})[message.region] = None
+
+    def unlinked(self, neighbour: BrokerId) -> None:
+        """A neighbour is gone, or knows nothing of what it was told."""
+        self.told.discard(neighbour)
+        self._behind.pop(neighbour, None)
+
+    def catch_up(self, neighbour: BrokerId, is_own: bool, out: list[Effect]) -> None:
+        """Tell a neighbour the tables that have changed beside it, or only the own one."""
+        behind = self._behind.get(neighbour, {})
+        for region in list(behind):
+            if not is_own or region == self._region:
+                del behind[region]
+                self.say_table(neighbour, region, out)
 
     def _say_own(self, out: list[Effect]) -> None:
         """This broker has a table from an earlier life: a newer one takes its place."""

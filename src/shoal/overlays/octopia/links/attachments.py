@@ -44,7 +44,7 @@ class Attachments:
     `given` are the brokers that the driver links by itself.  `awaited` is told who is to say what
     must be known of it for a purpose, `switched` when another, or nobody, is used for it.  A link
     that another end needs (`is_needed`) is not ended.  `may_leave` says whether, at a time, who is
-    used may be left for somebody better; until then that is tried again.
+    used may be left for somebody better, and sees to it; until then that is tried again.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Attachments:
         awaited: Callable[[Attachment, BrokerId, list[Effect]], None],
         switched: Callable[[Attachment, BrokerId | None, list[Effect]], None],
         is_needed: Callable[[BrokerId], bool],
-        may_leave: Callable[[Attachment, int], bool],
+        may_leave: Callable[[Attachment, int, list[Effect]], bool],
     ) -> None:
         self.purposes = list(purposes)
         self._given = frozenset(given)
@@ -100,6 +100,10 @@ class Attachments:
         if broker in self._linked and broker in purpose.candidates:
             self._ready.add((purpose, broker))
 
+    def is_ready(self, purpose: Attachment, broker: BrokerId) -> bool:
+        """Whether a broker has said that, and nothing was lost since."""
+        return (purpose, broker) in self._ready
+
     def forgotten(self, purpose: Attachment, broker: BrokerId) -> None:
         """A broker is told no more what it must know for a purpose: it has to say all anew."""
         self._ready.discard((purpose, broker))
@@ -127,7 +131,9 @@ class Attachments:
         for candidate in purpose.candidates:
             if (purpose, candidate) in self._ready:
                 is_free = is_behind or purpose.current is None
-                if candidate != purpose.current and (is_free or self._may_leave(purpose, now_us)):
+                if candidate != purpose.current and (
+                    is_free or self._may_leave(purpose, now_us, out)
+                ):
                     self._use(purpose, candidate, out)
                 return
             if is_behind:

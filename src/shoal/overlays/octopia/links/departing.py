@@ -42,6 +42,10 @@ class House(Protocol):
         """Those it leads to in its cluster, the one that will be the centre first."""
 
     @property
+    def is_relinking(self) -> bool:
+        """Whether it is about to link up to another broker, or what came of that waits here."""
+
+    @property
     def is_needed(self) -> bool:
         """Whether somebody enters its cluster here, has subscriptions here, or anything waits."""
 
@@ -193,7 +197,9 @@ class Departing:
     def _try_to_freeze(self, leaver: BrokerId, out: list[Effect]) -> None:
         part = self._parts[leaver]
         ends = part.others if part.centre == self._broker else [part.centre]
-        if not part.is_frozen and all(map(self._house.can_reach, ends)):
+        if part.is_frozen or self._house.is_relinking:
+            return
+        if all(map(self._house.can_reach, ends)):
             part.is_frozen = True
             self._house.freeze(leaver, out)
             out.append(Send(leaver, Frozen(leaver, part.round)))

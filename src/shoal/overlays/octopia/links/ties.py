@@ -3,7 +3,7 @@
 Who may be used follows from the product and from who goes; who is used, from who is there
 (`attachments.py`).  A broker that is to be used for a cluster is told what is advertised here, and
 says the bits for it; who is used no more is told so when all that went by it has arrived
-(`sweeps.py`).
+(`sweeps.py`).  Who links up to another one sees to it that nothing is overtaken (`relinking.py`).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from shoal.model import BrokerId
 from shoal.overlays.octopia.known.hosted import Hosted
 from shoal.overlays.octopia.known.tables import Tables
 from shoal.overlays.octopia.links.attachments import Attachment, Attachments, is_worse
+from shoal.overlays.octopia.links.relinking import Relinking
 from shoal.overlays.octopia.links.sweeps import Sweeps
 from shoal.overlays.octopia.messages import EntryLeft
 from shoal.overlays.octopia.places.labels import Product
@@ -27,8 +28,9 @@ class Ties:
     """The ties of a broker of `roster`'s product.
 
     `linked` are all neighbours, `given` those that the driver links by itself.  `say_up` tells the
-    cluster, but one broker of it, to whom this one links up; with `has_linked_up` it was told.  A
-    link that another end needs (`is_needed`) is not ended.  `is_doubtful` says of a cluster, at a
+    cluster to whom this one links up; with `has_linked_up` it was told.  `catch_up` tells a broker
+    what it was not while another was linked up to, or only the own table.  A link that another end
+    needs (`is_needed`) is not ended.  `is_doubtful` says of a cluster, at a
     time, whether what went to who entered it before may still come back.  Without `keeps_order` an
     entry that changes is left at once.
     """
@@ -41,10 +43,12 @@ class Ties:
         tables: Tables,
         hosted: Hosted,
         sweeps: Sweeps,
+        relinking: Relinking,
         linked: Collection[BrokerId],
         given: list[BrokerId],
         retry_us: int,
-        say_up: Callable[[BrokerId | None, list[Effect]], None],
+        say_up: Callable[[list[Effect]], None],
+        catch_up: Callable[[BrokerId, bool, list[Effect]], None],
         is_needed: Callable[[BrokerId], bool],
         is_doubtful: Callable[[int, int], bool],
         *,
@@ -58,8 +62,10 @@ class Ties:
         self._tables = tables
         self._hosted = hosted
         self._sweeps = sweeps
+        self._relinking = relinking
         self._linked = linked
         self._say_up = say_up
+        self._catch_up = catch_up
         self._is_doubtful = is_doubtful
         self._keeps_order = keeps_order
         # Whether others know to whom it links up: of who was there from the beginning they do.
@@ -143,7 +149,7 @@ class Ties:
             self.up.current = self._centre
             up = None if self._centre is None else product.position(centre).region
             tables.link_up(self._region, up)
-            self._say_up(None, out)
+            self._say_up(out)
         self.choose_candidates(out)
         if self._centre is not None:
             self.attachments.ready(self.up, self._centre)
@@ -169,18 +175,21 @@ class Ties:
         return self._sweeps.former(cluster)
 
     def settle(self, now_us: int, out: list[Effect], *, is_ending: bool) -> bool:
-        """After any change, use who should be used; whether all by a former entry has arrived."""
+        """After any change, use who should be used; whether what is kept may have a way now."""
+        arrived = self._sweeps.go_on(out)
+        self._relinking.begin_round()
         if not is_ending:
             self.attachments.settle(now_us, out)
+        has_way = self._relinking.end_round(now_us, out)
         for broker in sorted(self.advertised_to):
             self._withdraw_if_worse(broker, out)
-        arrived = self._sweeps.go_on(out)
         for before in arrived:
-            self._leave_entry(before, out)
+            if self._product.position(before).cluster != self._cluster:
+                self._leave_entry(before, out)
         if not self.up.candidates and self._tables.own.up is not None:
             self._tables.link_up(self._region, None)
-            self._say_up(None, out)
-        return bool(arrived)
+            self._say_up(out)
+        return bool(arrived) or has_way
 
     def _await(self, purpose: Attachment, broker: BrokerId, out: list[Effect]) -> None:
         """A broker is to say what must be known of it: the bits of what is advertised here."""
@@ -208,9 +217,12 @@ class Ties:
         else:
             self._leave_entry(before, out)
 
-    def _may_leave(self, purpose: Attachment, now_us: int) -> bool:
+    def _may_leave(self, purpose: Attachment, now_us: int, out: list[Effect]) -> bool:
         """Not who has just become an entry: what came back to be sent there may not be all yet."""
-        return purpose is self.up or not self._is_doubtful(self._cluster_of[purpose], now_us)
+        if purpose is not self.up:
+            return not self._is_doubtful(self._cluster_of[purpose], now_us)
+        assert purpose.current is not None
+        return not self._keeps_order or self._relinking.may_relink(purpose.current, out)
 
     def _withdraw(self, purpose: Attachment, broker: BrokerId, out: list[Effect]) -> None:
         """Tell a broker no more what is advertised here."""
@@ -234,12 +246,18 @@ class Ties:
             out.append(Send(before, EntryLeft()))
 
     def _link_up(self, broker: BrokerId, before: BrokerId | None, out: list[Effect]) -> None:
-        """Say by whom this broker links up now, first to that one.
+        """Say by whom this broker links up now, to that one.
 
         Who did so before learns it from there, behind what is on its way from there.
         """
+        is_there = before is not None and self.attachments.is_ready(self.up, before)
+        is_orderly = is_there and self._keeps_order
+        # All else comes to it over the tree, behind publications.
+        self._catch_up(broker, is_orderly, out)
         up = self._product.position(broker).region
         if self._tables.own.up != up or not self._has_linked_up:
             self._has_linked_up = True
             self._tables.link_up(self._region, up)
-            self._say_up(before, out)
+            self._say_up(out)
+        if before is not None and is_orderly:
+            self._relinking.relinked(before, broker, self._tables.own.version)

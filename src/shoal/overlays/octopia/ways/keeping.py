@@ -8,7 +8,7 @@ of this broker, after which what others have said is yet to be read, counts for 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import NamedTuple
 
@@ -39,7 +39,10 @@ class Kept(NamedTuple):
 
 
 class Keeping:
-    """What waits for a way at a broker of `cluster`."""
+    """What waits for a way at a broker of `cluster`.
+
+    Neighbours that are `still` are there, and sent nothing for a while: for them all waits.
+    """
 
     def __init__(
         self,
@@ -48,11 +51,13 @@ class Keeping:
         tables: Tables,
         parameters: Parameters,
         linked: Iterable[BrokerId],
+        still: Container[BrokerId],
     ) -> None:
         self._product = product
         self._cluster = cluster
         self._tables = tables
         self._parameters = parameters
+        self._still = still
         self._kept: dict[Key, list[Kept]] = {}
         self._streams: set[tuple[ClientId, int]] = set()
         self._number = 0
@@ -70,10 +75,16 @@ class Keeping:
         """Whether anything is kept under this key."""
         return key in self._kept
 
-    @property
-    def is_inner(self) -> bool:
-        """Whether anything waits for a way in this cluster."""
-        return any(part.regions for parts in self._kept.values() for part in parts)
+    def is_inner(self, source: int | None) -> bool:
+        """Whether anything waits for a way in this cluster that may have come from a region.
+
+        What goes there did not; None: from none of this cluster.
+        """
+        return any(
+            source is None or self._tables.next_region(region) != source
+            for part in chain.from_iterable(self._kept.values())
+            for region in part.regions
+        )
 
     def has_for(self, client: ClientId, cluster: int) -> bool:
         """Whether any of a publisher's publications to a cluster wait, numbered or not."""
@@ -120,7 +131,7 @@ class Keeping:
             self._number += 1
             key = ("kept", str(self._number))
             out.append(Unsettled(key))
-        if regions:
+        if any(self._on(each) not in self._still for each in regions):
             publications = tuple(again(routed) for routed in publications)
         self._kept.setdefault(key, []).append(Kept(publications, hops, owed, regions, shifts))
         for routed in publications:
@@ -193,6 +204,8 @@ class Keeping:
         """Whether what has waited so long for a broker, or for a cluster's entry, waits in vain."""
         if isinstance(missed, int):
             return self._missed.get(missed, 0) > QUARTERS
+        if missed in self._still:
+            return False
         if missed in self._linked:
             return min(waited, self._missed.get(missed, waited)) > QUARTERS
         return self._missed.setdefault(missed, 0) > QUARTERS

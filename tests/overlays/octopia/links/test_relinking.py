@@ -1,0 +1,205 @@
+"""Who goes back to a parent that is there again: nothing overtakes what is on the repair link."""
+
+from __future__ import annotations
+
+from collections import deque
+from random import Random
+
+import pytest
+
+from shoal.broker.effects import Returned
+from shoal.broker.messages import Advertise, Subscribe
+from shoal.overlays.octopia.links.relinking import QUARTERS, TIMER
+from shoal.overlays.octopia.messages import Notification, Sweep, Swept
+from shoal.overlays.octopia.parameters import Dynamic
+from shoal.overlays.octopia.routing import RETRY
+from shoal.overlays.octopia.ways.keeping import TIMER as KEPT
+from tests.broker.transcript import advertisement, publish, subscription
+from tests.overlays.octopia.order.crowded import break_and_return, carry_all_but, got
+from tests.overlays.octopia.stages import ProductStage
+
+# Of the path a, b, c: the link that takes the place of b0-c0; who publishes, and who subscribes.
+REPAIR = ("a0", "c0")
+WAYS = [("a0", "c0"), ("c0", "a0"), ("b0", "c0"), ("c0", "b0"), ("a1", "c0"), ("c1", "a0")]
+
+
+def repaired(home: str, subscriber: str) -> ProductStage:
+    """P and S at their homes; c0 is linked to a0 meanwhile, and not to b0."""
+    here = ProductStage(dynamic=Dynamic.ORDERED, clusters=2)
+    here.ask(subscriber, "S", Subscribe(subscription("s", client="S")))
+    here.ask(home, "P", Advertise(advertisement("p")))
+    here.settle()
+    here.break_link("b0", "c0")
+    link(here, "a0", "c0")
+    here.settle()
+    return here
+
+
+def link(here: ProductStage, left: str, right: str) -> None:
+    for way in ((left, right), (right, left)):
+        here.links.setdefault(way, deque())
+    here.mend_link(left, right)
+
+
+@pytest.mark.parametrize("slow", [("a0", "c0"), ("c0", "a0")])
+@pytest.mark.parametrize(("home", "subscriber"), WAYS)
+def test_nothing_overtakes_what_is_on_the_repair_link(
+    home: str, subscriber: str, slow: tuple[str, str]
+) -> None:
+    here = repaired(home, subscriber)
+    here.ask(home, "P", publish(1))
+    carry_all_but(here, slow)
+    here.mend_link("b0", "c0")
+    for number in range(2, 6):
+        carry_all_but(here, slow)
+        here.ask(home, "P", publish(number))
+    carry_all_but(here, slow)
+    here.settle()
+    assert list(dict.fromkeys(got(here, "S"))) == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize(("home", "subscriber"), WAYS)
+def test_nothing_overtakes_whatever_link_is_slow(home: str, subscriber: str, seed: int) -> None:
+    random = Random(f"relinking/{home}/{subscriber}/{seed}")
+    here = repaired(home, subscriber)
+    numbers = iter(range(40))
+    here.ask(home, "P", publish(next(numbers)))
+    here.mend_link("b0", "c0")
+    for number in numbers:
+        for _ in range(random.randint(0, 6)):
+            if waiting := [way for way, messages in here.links.items() if messages]:
+                here.carry(*random.choice(waiting))
+        here.ask(home, "P", publish(number))
+    here.settle(random)
+    assert list(dict.fromkeys(got(here, "S"))) == list(range(40))
+    up = here.brokers["c0"].strategy.tables.own.up
+    assert here.product.broker(up, 0) == "b0"
+
+
+def leaving(home: str, subscriber: str) -> ProductStage:
+    """P and S at their homes; c0 sweeps the link to a0, where 1 is under way, and keeps 2."""
+    here = repaired(home, subscriber)
+    here.ask(home, "P", publish(1))
+    carry_all_but(here, REPAIR, REPAIR[::-1])
+    here.mend_link("b0", "c0")
+    carry_all_but(here, REPAIR, REPAIR[::-1])
+    here.ask(home, "P", publish(2))
+    return here
+
+
+def between() -> ProductStage:
+    """P at a0, S at c0, which holds 3 from b0 until its word is back from a0, behind 2."""
+    here = leaving("a0", "c0")
+    here.carry("c0", "a0", len(here.links["c0", "a0"]))
+    carry_all_but(here, REPAIR)
+    while any(isinstance(each, Swept) for each in here.links[REPAIR]):
+        here.carry(*REPAIR)
+    here.ask("a0", "P", publish(3))
+    carry_all_but(here, REPAIR)
+    here.ask("a0", "P", publish(4))
+    carry_all_but(here, REPAIR)
+    assert got(here, "S") == [1, 2]
+    assert described(here, "held") == 1
+    return here
+
+
+def described(here: ProductStage, what: str) -> int:
+    return here.brokers["c0"].strategy.description[what]
+
+
+def test_what_is_kept_meanwhile_waits_for_longer_than_anybody_who_is_gone() -> None:
+    here = leaving("c0", "a0")
+    for _ in range(2 * QUARTERS):
+        here.fire("c0", KEPT)
+        assert described(here, "kept") == 1
+    here.settle()
+    assert got(here, "S") == [1, 2]
+    again = [each.routed.publication.again for _, each in here.deliveries]
+    assert again == [False, False]
+
+
+@pytest.mark.parametrize("lost", ["a0", "b0"])
+def test_who_is_lost_before_is_done_without(lost: str) -> None:
+    here = leaving("c0", "a0")
+    break_and_return(here, "c0", lost)
+    here.fire("c0", RETRY)
+    here.settle()
+    assert got(here, "S") == [1, 2]
+    assert described(here, "kept") == 0
+
+
+def test_what_is_held_from_who_is_lost_comes_back_from_there() -> None:
+    here = between()
+    last = [each for _, target, each in here.sent(Notification) if target == "c0"][-1]
+    break_and_return(here, "b0", "c0")
+    assert described(here, "held") == 0
+    here.handle("b0", Returned("c0", last))
+    here.fire("b0", RETRY)
+    here.settle()
+    assert got(here, "S") == [1, 2, 3, 4]
+
+
+def test_what_is_held_goes_on_where_the_former_link_is_lost() -> None:
+    here = between()
+    here.break_link("a0", "c0")
+    assert got(here, "S") == [1, 2, 4]
+
+
+def test_what_is_held_waits_for_a_word_that_never_comes_for_a_while_only() -> None:
+    here = between()
+    for _ in range(QUARTERS + 1):
+        assert got(here, "S") == [1, 2]
+        here.fire("c0", TIMER)
+    assert got(here, "S") == [1, 2, 4]
+
+
+@pytest.mark.parametrize("source", ["b0", "c1"])
+def test_a_sweep_passes_behind_what_waits_and_needs_nothing_to_follow(source: str) -> None:
+    here = between() if source == "b0" else leaving("c0", "a0")
+    here.tell(source, "c0", Sweep("x", 1))
+    carry_all_but(here, REPAIR)
+    answer = ("c0", source, Swept("x", 1))
+    assert answer not in here.everything_sent
+    here.settle()
+    assert answer in here.everything_sent
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_nothing_overtakes_as_all_children_go_back_to_a_broker_at_once(seed: int) -> None:
+    """a above b above c and d, and e below d: b is away and comes back, everybody publishes."""
+    random = Random(f"relinking/all/{seed}")
+    here = ProductStage("abcde", (0, 1, 1, 3), clusters=2, dynamic=Dynamic.ORDERED)
+    homes = [f"{region}0" for region in "abcde"]
+    for home in homes:
+        here.ask(home, f"S{home}", Subscribe(subscription(home, client=f"S{home}")))
+        promise = advertisement(home, publisher=f"P{home}")
+        here.ask(home, f"P{home}", Advertise(promise))
+    here.settle(random)
+    for child in ("c0", "d0"):
+        here.break_link("b0", child)
+        link(here, "a0", child)
+    here.settle(random)
+
+    def publish_all(number: int) -> None:
+        for home in homes:
+            here.ask(home, f"P{home}", publish(number, publisher=f"P{home}"))
+
+    publish_all(0)
+    moments = {"c0": random.randrange(1, 20), "d0": random.randrange(1, 20)}
+    for number in range(1, 30):
+        for child in [each for each, moment in moments.items() if moment == number]:
+            here.mend_link("b0", child)
+        for _ in range(random.randint(0, 30)):
+            if waiting := [way for way, messages in here.links.items() if messages]:
+                here.carry(*random.choice(waiting))
+        publish_all(number)
+    here.settle(random)
+    came: dict[tuple[str, str], dict[int, None]] = {}
+    for _, each in here.deliveries:
+        publisher, number = each.routed.publication.key
+        came.setdefault((publisher, each.client), {})[number] = None
+    assert len(came) == len(homes) ** 2
+    for name, numbers in came.items():
+        assert [*numbers] == [*range(30)], name
+    assert [here.brokers[each].strategy.tables.own.up for each in ("c0", "d0")] == [1, 1]
