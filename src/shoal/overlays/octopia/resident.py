@@ -172,7 +172,7 @@ class Resident:
         return self.product.is_above(region, self.region, self.cluster)
 
     def _say_up(self, out: list[Effect]) -> None:
-        self.cluster_tables.say_change((), (), out)
+        self.cluster_tables.say_up(out)
 
     def _catch_up(self, broker: BrokerId, is_own: bool, out: list[Effect]) -> None:
         self.cluster_tables.catch_up(broker, is_own, out)

@@ -10,7 +10,7 @@ import pytest
 from shoal.broker.effects import Returned
 from shoal.broker.messages import Advertise, Subscribe
 from shoal.overlays.octopia.links.relinking import QUARTERS, TIMER
-from shoal.overlays.octopia.messages import Notification, Sweep, Swept
+from shoal.overlays.octopia.messages import HomeChange, Notification, Sweep, Swept
 from shoal.overlays.octopia.parameters import Dynamic
 from shoal.overlays.octopia.routing import RETRY
 from shoal.overlays.octopia.ways.keeping import TIMER as KEPT
@@ -203,3 +203,33 @@ def test_nothing_overtakes_as_all_children_go_back_to_a_broker_at_once(seed: int
     for name, numbers in came.items():
         assert [*numbers] == [*range(30)], name
     assert [here.brokers[each].strategy.tables.own.up for each in ("c0", "d0")] == [1, 1]
+
+
+def test_word_of_who_links_up_elsewhere_goes_over_the_tree_alone() -> None:
+    """Over c0, which is linked to both, it was at a0 before what b0 had sent there for d0."""
+    here = ProductStage("abcde", (0, 1, 1, 3), clusters=1, dynamic=Dynamic.ORDERED)
+    for child in ("c0", "d0"):
+        here.break_link("b0", child)
+        link(here, "a0", child)
+    here.settle()
+    here.everything_sent.clear()
+    for child in ("c0", "d0"):
+        here.mend_link("b0", child)
+    # So the sweep of c0 is not over yet.
+    carry_all_but(here, ("e0", "d0"))
+
+    def told(source: str, target: str) -> bool:
+        return any(
+            (sender, receiver, each.region, each.up) == (source, target, 3, 1)
+            for sender, receiver, each in here.sent(HomeChange)
+            if isinstance(each, HomeChange)
+        )
+
+    assert told("b0", "c0")
+    assert not told("c0", "a0")
+    here.settle()
+    tables = [each.strategy.tables for each in here.brokers.values()]
+    assert {tuple(home.up for home in each.homes.values()) for each in tables} == {
+        (None, 0, 1, 1, 3)
+    }
+    assert {each.homes[3].version for each in tables} == {tables[3].own.version}

@@ -1,8 +1,8 @@
 """How the tables of a cluster's brokers travel to all of them (VI).
 
 A broker's own table goes over the cluster's tree, change by change; what is known already goes no
-further, so that it may come over any links in any order.  Over links beside the tree no change
-goes: a word of who links up elsewhere would be ahead of publications on the way of before.  Who
+further, so that it may come over any links in any order.  Only word of who links up elsewhere goes
+over the tree alone: beside it that would be ahead of publications on the way of before.  Who
 misses a change asks for the table, and so does a link that has come up.  A broker that has begun
 anew finds its table of before, and says a newer one.  With each change the bits of other clusters'
 advertisements are said (`bits.py`).
@@ -38,8 +38,8 @@ MOST_COVERED = 256
 class ClusterTables:
     """What one broker says and hears of the tables of its cluster.
 
-    `told` are the neighbours of the cluster that are told changes, as these go on over the tree:
-    `goes_on` says whether one goes to a neighbour that came from another, or began here (None).
+    `told` are the neighbours of the cluster that are told changes; `goes_on` says whether what has
+    come from one, or began here (None), goes to another over the tree.
     `moved` is called when a broker of the cluster links up to another one; `is_above` says whether
     of two regions the second one's broker may link up to the first one's.
     """
@@ -62,7 +62,7 @@ class ClusterTables:
         self._region = tables.region
         self.told = set(told)
         self._goes_on = goes_on
-        # Regions of which they were not told everything.
+        # Regions of which they were not told to whom these link up now.
         self._behind: dict[BrokerId, dict[int, None]] = {}
         self._bits = bits
         self._exchange = exchange
@@ -146,17 +146,33 @@ class ClusterTables:
         removed: tuple[SubscriptionId, ...],
         out: list[Effect],
     ) -> None:
+        self._flood(self._next_change(added, removed), None, out)
+
+    def say_up(self, out: list[Effect]) -> None:
+        """This broker links up to another one."""
+        self._flood(self._next_change((), ()), None, out, is_moved=True)
+
+    def _next_change(
+        self, added: tuple[Subscription, ...], removed: tuple[SubscriptionId, ...]
+    ) -> HomeChange:
         own = self._tables.own
         own.version += 1
-        self._flood(HomeChange(self._region, own.version, own.up, added, removed), None, out)
+        return HomeChange(self._region, own.version, own.up, added, removed)
 
     def _flood(
-        self, message: HomeChange | HomeTable, source: BrokerId | None, out: list[Effect]
+        self,
+        message: HomeChange | HomeTable,
+        source: BrokerId | None,
+        out: list[Effect],
+        *,
+        is_moved: bool = False,
     ) -> None:
+        """Tell a change; beside the tree not who `is_moved`, nor what comes behind that."""
         for each in sorted(self.told):
             if each == source:
                 continue
-            if self._goes_on(each, source):
+            is_behind = is_moved or message.region in self._behind.get(each, {})
+            if not is_behind or self._goes_on(each, source):
                 out.append(Send(each, message))
             else:
                 self._behind.setdefault(each, {})[message.region] = None
@@ -167,7 +183,7 @@ class ClusterTables:
         self._behind.pop(neighbour, None)
 
     def catch_up(self, neighbour: BrokerId, is_own: bool, out: list[Effect]) -> None:
-        """Tell a neighbour the tables that have changed beside it, or only the own one."""
+        """Tell a neighbour the tables that it was not told, or only the own one."""
         behind = self._behind.get(neighbour, {})
         for region in list(behind):
             if not is_own or region == self._region:
@@ -178,7 +194,8 @@ class ClusterTables:
         """This broker has a table from an earlier life: a newer one takes its place."""
         own = self._tables.own
         subscriptions = self._subscriptions(self._region)
-        self._flood(HomeTable(self._region, own.version, own.up, subscriptions), None, out)
+        table = HomeTable(self._region, own.version, own.up, subscriptions)
+        self._flood(table, None, out, is_moved=True)
 
     def change(
         self, neighbour: BrokerId, message: HomeChange | HomeTable, now_us: int, out: list[Effect]
@@ -211,8 +228,9 @@ class ClusterTables:
             gone, new = self._tables.replace(message.region, message.subscriptions)
         self._bits.changed(gone, new, now_us, out)
         home.version = message.version
-        self._flood(message, neighbour, out)
-        if message.up != home.up:
+        is_moved = message.up != home.up
+        self._flood(message, neighbour, out, is_moved=is_moved)
+        if is_moved:
             self._tables.link_up(message.region, message.up)
             self._moved(now_us, out)
 
