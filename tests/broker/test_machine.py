@@ -73,7 +73,7 @@ from shoal.overlays.publisher_relocation.pop.messages import (
 from shoal.overlays.publisher_relocation.traces import BrokerTrace
 from shoal.overlays.registry import SYSTEMS, strategy_factory
 from shoal.overlays.self_organising.links.healing import HealingMessage
-from shoal.overlays.self_organising.moves.reserved_paths import PathMessage
+from shoal.overlays.self_organising.moves.path_messages import PathMessage
 from shoal.overlays.self_organising.quiet_ring.ring_messages import (
     Doubt,
     Forgotten,

@@ -12,6 +12,7 @@ from shoal.cli import main as cli
 from shoal.cli.commands.subscribe import _line
 from shoal.cli.support.errors import UserError
 from shoal.client import Message
+from shoal.overlays.registry import MODULES
 
 HEAVY = ("pyspark", "pyarrow", "bokeh", "lark", "numpy", "pandas")
 
@@ -37,6 +38,25 @@ def test_help_imports_nothing_heavy() -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     ).stdout
     assert output.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("command", ["up", "plan"])
+def test_help_about_all_systems_imports_no_machine(command: str) -> None:
+    """Its options are made of every system's; what a broker is made of is a third of the wait."""
+    script = (
+        f"import sys; from shoal.cli.main import build_app; build_app({command!r})"
+        f"([{command!r}, '--help'], standalone_mode=False); "
+        "print(*[m for m in sys.modules if m.startswith('shoal.overlays.')])"
+    )
+    output = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    ).stdout
+    imported = output.splitlines()[-1].split()
+    systems = [module.partition(":")[0] for module in MODULES.values()]
+    assert set(systems) <= set(imported)
+    machines = ("protocol", "oracle", "routing", "relocation", "migration", "reserved_paths")
+    assert [name for name in imported if name.rpartition(".")[2] in machines] == []
+    assert "shoal.overlays.octopia.planner" not in imported
 
 
 def test_every_command_has_its_module() -> None:

@@ -16,12 +16,15 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from shoal.broker.strategy import StrategyFactory
 from shoal.model import BrokerId
 from shoal.overlays.system import System
+
+if TYPE_CHECKING:
+    from shoal.broker.strategy import StrategyFactory
 
 FURTHER = "SHOAL_SYSTEMS"
 # Where the keys of systems' tables are explained.

@@ -2,22 +2,27 @@
 
 Scenarios, network files, the command line, both drivers, the judges and the contract suite read it;
 none of them knows a system by name.  `shoal.overlays.registry` has the list.
+
+What a size or a parameter is can be known without the machine: a module of ours imports its
+strategy, oracle and planner in the functions that call them, not at its top.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Annotated, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Protocol
 
 import msgspec
 
 from shoal.broker.effects import Input
-from shoal.broker.strategy import BrokerContext, Strategy
 from shoal.broker.wire import Vocabulary
 from shoal.model import Advertisement, BrokerId, Subscription
 from shoal.overlays.planning import Planner
 from shoal.overlays.shapes import TREE, Link, Shape, TopologyError
+
+if TYPE_CHECKING:
+    from shoal.broker.strategy import BrokerContext, Strategy
 
 MAX_BROKERS = 200
 

@@ -20,7 +20,7 @@ from shoal.overlays.self_organising.links.healing import (
     Vouched,
 )
 from shoal.overlays.self_organising.messages import Broadcast, Proposal
-from shoal.overlays.self_organising.moves.reserved_paths import (
+from shoal.overlays.self_organising.moves.path_messages import (
     PathMessage,
     Reserve,
     Reserved,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta
 
@@ -10,9 +10,11 @@ from shoal.matching.segments import Dimension
 from shoal.model import BrokerId
 from shoal.overlays.bluedove.messages import MESSAGES
 from shoal.overlays.bluedove.parameters import Parameters
-from shoal.overlays.bluedove.protocol import Bluedove
 from shoal.overlays.shapes import SELF_LINKED
 from shoal.overlays.system import MAX_BROKERS, Layout, Size, System
+
+if TYPE_CHECKING:
+    from shoal.broker.strategy import BrokerContext, Strategy
 
 
 class Cluster(Size, frozen=True, kw_only=True):
@@ -49,9 +51,15 @@ def _dispatches(parameters: Parameters, broker: BrokerId) -> bool:
     return parameters.role(broker).dispatches
 
 
+def _bluedove(context: BrokerContext, parameters: Parameters) -> Strategy:
+    from shoal.overlays.bluedove.protocol import Bluedove
+
+    return Bluedove(context, parameters)
+
+
 SYSTEM = System(
     name="bluedove",
-    strategy=Bluedove,
+    strategy=_bluedove,
     shape=SELF_LINKED,
     parameters=Parameters,
     messages=MESSAGES,

@@ -6,20 +6,19 @@ These are Bayeux on Tapestry, and GeoPS on a quad grid.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
-from shoal.broker.strategy import BrokerContext, Strategy
 from shoal.model import BrokerId
 from shoal.overlays.dynatops.messages import MESSAGES
-from shoal.overlays.dynatops.oracle import problems
 from shoal.overlays.dynatops.parameters import PER_GATEWAY, HybridParameters, Parameters
-from shoal.overlays.dynatops.protocol import Dynatops
 from shoal.overlays.dynatops.records import PlacementRecord, ReconfigurationRecord
-from shoal.overlays.dynatops.structures.systems import STRUCTURES
 from shoal.overlays.shapes import SELF_LINKED
-from shoal.overlays.system import MAX_BROKERS, Brokers, Layout, System
+from shoal.overlays.system import MAX_BROKERS, Brokers, Layout, Picture, System
+
+if TYPE_CHECKING:
+    from shoal.broker.strategy import BrokerContext, Strategy
 
 
 class Ring(Brokers, frozen=True, kw_only=True):
@@ -49,8 +48,17 @@ def _named(parameters: Parameters) -> Mapping[str, Iterable[BrokerId]]:
     return {"brokers": parameters.brokers, "pinned": parameters.pinned, "regions": in_regions}
 
 
+def _problems(picture: Picture, brokers: Mapping[BrokerId, Any]) -> list[str]:
+    from shoal.overlays.dynatops.oracle import problems
+
+    return problems(picture, brokers)
+
+
 def _system(name: str, kind: type[Parameters] = Parameters, size: type[Brokers] = Ring) -> System:
     def strategy(context: BrokerContext, parameters: Parameters) -> Strategy:
+        from shoal.overlays.dynatops.protocol import Dynatops
+        from shoal.overlays.dynatops.structures.systems import STRUCTURES
+
         return Dynatops(context, parameters, STRUCTURES[name])
 
     return System(
@@ -64,7 +72,7 @@ def _system(name: str, kind: type[Parameters] = Parameters, size: type[Brokers] 
         size=size,
         complete=kind.for_brokers,
         give_up_us=10_000_000,
-        oracle=problems,
+        oracle=_problems,
         moves_subscribers=lambda parameters: (parameters or kind()).places_users,
         named=_named,
     )

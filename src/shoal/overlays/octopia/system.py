@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta
 
+from shoal.model import BrokerId
 from shoal.overlays.octopia.messages import MESSAGES
-from shoal.overlays.octopia.oracle import problems
 from shoal.overlays.octopia.parameters import Dynamic, Parameters, links
 from shoal.overlays.octopia.places.labels import MAX_CLUSTERS
-from shoal.overlays.octopia.planner import plan
-from shoal.overlays.octopia.protocol import Octopia
 from shoal.overlays.shapes import PRODUCT
-from shoal.overlays.system import Brokers, Layout, System
+from shoal.overlays.system import Brokers, Layout, Picture, System
+
+if TYPE_CHECKING:
+    from shoal.broker.strategy import BrokerContext, Strategy
+    from shoal.overlays.planning import Plan, Survey, Wishes
 
 
 class Overlay(Brokers, frozen=True, kw_only=True):
@@ -33,9 +36,27 @@ def _most_silent_us(parameters: Parameters) -> int | None:
     return parameters.order_us if parameters.dynamic is Dynamic.ORDERED else None
 
 
+def _octopia(context: BrokerContext, parameters: Parameters) -> Strategy:
+    from shoal.overlays.octopia.protocol import Octopia
+
+    return Octopia(context, parameters)
+
+
+def _problems(picture: Picture, brokers: Mapping[BrokerId, Any]) -> list[str]:
+    from shoal.overlays.octopia.oracle import problems
+
+    return problems(picture, brokers)
+
+
+def _plan(survey: Survey, wishes: Wishes) -> Plan:
+    from shoal.overlays.octopia.planner import plan
+
+    return plan(survey, wishes)
+
+
 SYSTEM = System(
     name="octopia",
-    strategy=Octopia,
+    strategy=_octopia,
     shape=PRODUCT,
     links=links,
     parameters=Parameters,
@@ -44,6 +65,6 @@ SYSTEM = System(
     complete=Parameters.for_brokers,
     give_up_us=3_000_000,
     most_silent_us=_most_silent_us,
-    oracle=problems,
-    planner=plan,
+    oracle=_problems,
+    planner=_plan,
 )

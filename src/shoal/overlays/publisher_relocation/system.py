@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from shoal.broker.strategy import BrokerContext
 from shoal.broker.wire import Vocabulary
 from shoal.overlays.publisher_relocation.messages import MESSAGES
-from shoal.overlays.publisher_relocation.migration import Migrations
 from shoal.overlays.publisher_relocation.records import SelectionRecord
-from shoal.overlays.publisher_relocation.relocation import Relocation
-from shoal.overlays.publisher_relocation.tracer import TracerFactory
 from shoal.overlays.system import System, nobody_moves
 from shoal.overlays.tree.departing.stand_in import stand_in
 from shoal.overlays.tree.messages import MESSAGES as TREE_MESSAGES
-from shoal.overlays.tree.oracle import table_problems
-from shoal.overlays.tree.routing import TreeRouting
+from shoal.overlays.tree.system import tables_of_a_tree
+
+if TYPE_CHECKING:
+    from shoal.broker.strategy import BrokerContext
+    from shoal.overlays.publisher_relocation.relocation import Relocation
+    from shoal.overlays.publisher_relocation.tracer import TracerFactory
 
 
 def relocating(
@@ -37,6 +37,10 @@ def relocating(
     """
 
     def at_broker(context: BrokerContext, parameters: Any) -> Relocation:
+        from shoal.overlays.publisher_relocation.migration import Migrations
+        from shoal.overlays.publisher_relocation.relocation import Relocation
+        from shoal.overlays.tree.routing import TreeRouting
+
         tree = TreeRouting(context, covering=parameters.covering)
         migrations = Migrations(tree)
         traces = tracer(context, parameters, migrations.send_away)
@@ -51,6 +55,6 @@ def relocating(
         records={"selections": SelectionRecord, **(records or {})},
         shown=("selections", *(records or {})),
         decides_after=decides_after,
-        oracle=table_problems,
+        oracle=tables_of_a_tree,
         moves_subscribers=moves_subscribers,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from shoal.model import BrokerId
 from shoal.overlays.publisher_relocation.grape.messages import MESSAGES as GRAPE_MESSAGES
@@ -11,15 +12,17 @@ from shoal.overlays.publisher_relocation.records import SelectionRecord
 from shoal.overlays.self_organising.links.cycles import CYCLES
 from shoal.overlays.self_organising.links.healing import HEALING
 from shoal.overlays.self_organising.messages import MESSAGES
-from shoal.overlays.self_organising.moves.reserved_paths import PATHS
+from shoal.overlays.self_organising.moves.path_messages import MESSAGES as PATH_MESSAGES
 from shoal.overlays.self_organising.parameters import Parameters
-from shoal.overlays.self_organising.protocol import SelfOrganising
 from shoal.overlays.self_organising.quiet_ring.ring_messages import MESSAGES as RING_MESSAGES
 from shoal.overlays.self_organising.records import ProposalRecord
 from shoal.overlays.system import System
 from shoal.overlays.tree.departing.stand_in import stand_in
 from shoal.overlays.tree.messages import MESSAGES as TREE_MESSAGES
-from shoal.overlays.tree.oracle import table_problems
+from shoal.overlays.tree.system import tables_of_a_tree
+
+if TYPE_CHECKING:
+    from shoal.broker.strategy import BrokerContext, Strategy
 
 
 def _named(parameters: Parameters) -> Mapping[str, Iterable[BrokerId]]:
@@ -27,9 +30,15 @@ def _named(parameters: Parameters) -> Mapping[str, Iterable[BrokerId]]:
     return {key: [name for pair in pairs for name in pair] for key, pairs in rules.items()}
 
 
+def _self_organising(context: BrokerContext, parameters: Parameters) -> Strategy:
+    from shoal.overlays.self_organising.protocol import SelfOrganising
+
+    return SelfOrganising(context, parameters)
+
+
 SYSTEM = System(
     name="self_organising",
-    strategy=SelfOrganising,
+    strategy=_self_organising,
     parameters=Parameters,
     messages=(
         *TREE_MESSAGES,
@@ -39,12 +48,12 @@ SYSTEM = System(
         *CYCLES,
         *MIGRATION_MESSAGES,
         *GRAPE_MESSAGES,
-        *PATHS,
+        *PATH_MESSAGES,
     ),
     records={"selections": SelectionRecord, "proposals": ProposalRecord},
     shown=("proposals",),
     stand_in=stand_in,
     is_quiet=False,
-    oracle=table_problems,
+    oracle=tables_of_a_tree,
     named=_named,
 )

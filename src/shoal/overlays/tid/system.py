@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from shoal.model import BrokerId
 from shoal.overlays.shapes import CONNECTED
-from shoal.overlays.system import System
+from shoal.overlays.system import Picture, System
 from shoal.overlays.tid.messages import MESSAGES
-from shoal.overlays.tid.oracle import problems
 from shoal.overlays.tid.parameters import Parameters
-from shoal.overlays.tid.protocol import Tid
+
+if TYPE_CHECKING:
+    from shoal.broker.strategy import BrokerContext, Strategy
+
+
+def _tid(context: BrokerContext, parameters: Parameters) -> Strategy:
+    from shoal.overlays.tid.protocol import Tid
+
+    return Tid(context, parameters)
+
+
+def _problems(picture: Picture, brokers: Mapping[BrokerId, Any]) -> list[str]:
+    from shoal.overlays.tid.oracle import problems
+
+    return problems(picture, brokers)
+
 
 SYSTEM = System(
     name="tid",
-    strategy=Tid,
+    strategy=_tid,
     shape=CONNECTED,
     parameters=Parameters,
     messages=MESSAGES,
     complete=Parameters.for_brokers,
-    oracle=problems,
+    oracle=_problems,
 )

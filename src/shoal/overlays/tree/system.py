@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
 import msgspec
 
-from shoal.broker.strategy import BrokerContext
+from shoal.model import BrokerId
 from shoal.overlays.merging import check_merging
-from shoal.overlays.system import System
+from shoal.overlays.system import Picture, System
 from shoal.overlays.tree.departing.stand_in import stand_in
 from shoal.overlays.tree.messages import MESSAGES
-from shoal.overlays.tree.oracle import table_problems
-from shoal.overlays.tree.routing import TreeRouting
+
+if TYPE_CHECKING:
+    from shoal.broker.strategy import BrokerContext
+    from shoal.overlays.tree.routing import TreeRouting
 
 
 class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -30,7 +35,16 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 def _routing(context: BrokerContext, parameters: Parameters) -> TreeRouting:
+    from shoal.overlays.tree.routing import TreeRouting
+
     return TreeRouting(context, covering=parameters.covering, merging=parameters.merging)
+
+
+def tables_of_a_tree(picture: Picture, brokers: Mapping[BrokerId, Any]) -> list[str]:
+    """The oracle of all systems that route on a tree."""
+    from shoal.overlays.tree.oracle import table_problems
+
+    return table_problems(picture, brokers)
 
 
 SYSTEM = System(
@@ -39,5 +53,5 @@ SYSTEM = System(
     parameters=Parameters,
     messages=MESSAGES,
     stand_in=stand_in,
-    oracle=table_problems,
+    oracle=tables_of_a_tree,
 )

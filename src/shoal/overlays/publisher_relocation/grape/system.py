@@ -5,15 +5,27 @@ Its subscribers may move, too, to where that enters.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from shoal.overlays.publisher_relocation.grape.messages import MESSAGES
 from shoal.overlays.publisher_relocation.grape.parameters import Parameters
-from shoal.overlays.publisher_relocation.grape.protocol import Grape
 from shoal.overlays.publisher_relocation.records import SubscriberSelectionRecord
 from shoal.overlays.publisher_relocation.system import relocating
 
+if TYPE_CHECKING:
+    from shoal.broker.strategy import BrokerContext
+    from shoal.overlays.publisher_relocation.tracer import SendAway, Tracer
+
+
+def _grape(context: BrokerContext, parameters: Parameters, send_away: SendAway) -> Tracer:
+    from shoal.overlays.publisher_relocation.grape.protocol import Grape
+
+    return Grape(context, parameters, send_away)
+
+
 SYSTEM = relocating(
     "grape",
-    Grape,
+    _grape,
     parameters=Parameters,
     messages=MESSAGES,
     decides_after="trace_session_length",

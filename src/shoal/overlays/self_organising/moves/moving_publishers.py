@@ -17,7 +17,8 @@ from shoal.overlays.publisher_relocation.messages import MigrationUpdate
 from shoal.overlays.publisher_relocation.migration import Migrations
 from shoal.overlays.publisher_relocation.relocation import Relocation
 from shoal.overlays.publisher_relocation.tracer import SendAway, Tracer
-from shoal.overlays.self_organising.moves.reserved_paths import TIMER, PathMessage, ReservedPaths
+from shoal.overlays.self_organising.moves.path_messages import PathMessage
+from shoal.overlays.self_organising.moves.reserved_paths import TIMER, ReservedPaths
 from shoal.overlays.tree.routing import TreeRouting
 
 

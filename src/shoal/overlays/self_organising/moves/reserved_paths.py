@@ -23,43 +23,23 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from shoal.broker.effects import CancelTimer, Effect, Send, SetTimer, TimerKey
-from shoal.broker.messages import Message
 from shoal.broker.strategy import ProtocolError
-from shoal.broker.wire import Vocabulary
 from shoal.model import BrokerId, ClientId
 from shoal.overlays.publisher_relocation.migration import HOLD_US
 from shoal.overlays.publisher_relocation.tracer import SendAway
+from shoal.overlays.self_organising.moves.path_messages import (
+    Path,
+    PathMessage,
+    Reserve,
+    Reserved,
+    Unreserve,
+)
 from shoal.overlays.tree.routing import TreeRouting
 
 # Who was sent away has come by then, or has gone back.
 RESERVED_US = HOLD_US
 # The first part of the keys of the timers set here; the second is the publisher.
 TIMER = "reserved"
-
-Path = tuple[BrokerId, ...]
-
-
-class PathMessage(Message, frozen=True):
-    """Base of what is said along the path of a move, from source to target."""
-
-    publisher: ClientId
-    path: Path
-
-
-class Reserve(PathMessage, frozen=True):
-    """Towards the target: the publisher is to move over this path."""
-
-
-class Reserved(PathMessage, frozen=True):
-    """Back from the target: it may."""
-
-
-class Unreserve(PathMessage, frozen=True):
-    """Either way: it will not."""
-
-
-PATHS: Vocabulary = (Reserve, Reserved, Unreserve)
-
 
 Stays = Callable[[ClientId, list[Effect]], None]
 

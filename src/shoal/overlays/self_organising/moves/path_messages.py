@@ -1,0 +1,31 @@
+"""What is said along the path of a move, from source to target (`reserved_paths`)."""
+
+from __future__ import annotations
+
+from shoal.broker.messages import Message
+from shoal.broker.wire import Vocabulary
+from shoal.model import BrokerId, ClientId
+
+Path = tuple[BrokerId, ...]
+
+
+class PathMessage(Message, frozen=True):
+    """Base of what is said along the path of a move, from source to target."""
+
+    publisher: ClientId
+    path: Path
+
+
+class Reserve(PathMessage, frozen=True):
+    """Towards the target: the publisher is to move over this path."""
+
+
+class Reserved(PathMessage, frozen=True):
+    """Back from the target: it may."""
+
+
+class Unreserve(PathMessage, frozen=True):
+    """Either way: it will not."""
+
+
+MESSAGES: Vocabulary = (Reserve, Reserved, Unreserve)
