@@ -13,7 +13,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from shoal.cli.support.spark import spark_command
-from shoal.pipeline.session import spark_session
+from shoal.pipeline.session import LOCAL_PART_BYTES, spark_session
 
 
 def test_times_are_utc_names_keep_their_case_and_errors_are_errors(spark: SparkSession) -> None:
@@ -33,6 +33,14 @@ def test_an_active_session_is_shared_and_left_running(spark: SparkSession) -> No
     row = spark.sql("SELECT timestamp_micros(0) AS start").first()
     assert row is not None
     assert isinstance(row["start"], datetime.datetime)
+
+
+def test_a_large_file_is_read_in_many_parts(spark: SparkSession, tmp_path: Path) -> None:
+    """For minutes nobody saw how far it was: the parts were as many as cores."""
+    large = tmp_path / "large.csv"
+    with large.open("wb") as file:
+        file.truncate(4 * LOCAL_PART_BYTES)
+    assert spark.read.text(str(large)).rdd.getNumPartitions() >= 4
 
 
 def test_a_command_says_how_many_parts_spark_has_done(spark: SparkSession, tmp_path: Path) -> None:

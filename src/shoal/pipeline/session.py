@@ -26,6 +26,9 @@ from shoal.pipeline.java import find_java, java_home, launched_with, private_fol
 Spark: TypeAlias = SparkSession
 # Local tables are small: more partitions would only be more tasks to start.
 LOCAL_SHUFFLE_PARTITIONS = 8
+# What one task reads of a file: with Spark's 128 MB a file of 300 MB is read for minutes in three
+# parts, and nobody sees how far it is.
+LOCAL_PART_BYTES = 16 * 1024 * 1024
 # One projection per chunk of filters makes long plans, and nobody reads their text.
 PLAN_TEXT_FIELDS = 25
 
@@ -125,7 +128,11 @@ def _start(
         "spark.ui.showConsoleProgress": "false",
     }
     if master.startswith("local"):
-        settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+        settings |= {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.sql.files.maxPartitionBytes": str(LOCAL_PART_BYTES),
+        }
     builder = SparkSession.builder.master(master).appName(app_name)
     for key, value in settings.items():
         builder = builder.config(key, value)
