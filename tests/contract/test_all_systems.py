@@ -31,6 +31,7 @@ from shoal.broker.messages import (
 from shoal.broker.strategy import BrokerContext
 from shoal.broker.wire import COMMON, Codec, FrameReader
 from shoal.overlays.registry import SYSTEMS, strategy_factory
+from shoal.overlays.trace_rows import SHARED_RECORDS
 from shoal.simulation.judging.checkers import check_deliveries
 from shoal.simulation.links.overlay_link import Link
 from tests.broker.transcript import advertisement, publish, subscription
@@ -73,6 +74,9 @@ def test_every_publication_reaches_exactly_who_asked(system: str, seed: int) -> 
     assert verdict.required > 0
     assert (verdict.lost, verdict.duplicates, verdict.phantoms) == ((), (), ())
     assert verdict.out_of_order == ()
+    # What has no table is in no run's files.
+    tables = {*SYSTEMS[system].records.values(), *SHARED_RECORDS.values()}
+    assert {type(row) for row in trace.records} <= tables
 
 
 def test_who_is_linked_again_may_be_sent_publications(

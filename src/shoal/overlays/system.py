@@ -20,6 +20,7 @@ from shoal.broker.wire import Vocabulary
 from shoal.model import Advertisement, BrokerId, Subscription
 from shoal.overlays.planning import Planner
 from shoal.overlays.shapes import TREE, Link, Shape, TopologyError
+from shoal.overlays.trace_rows import Told
 
 if TYPE_CHECKING:
     from shoal.broker.strategy import BrokerContext, Strategy
@@ -109,7 +110,8 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     parameters     the type of what sets it, with its defaults; a scenario and a network file have
                    a section of the system's name
     messages       what its brokers say beside `shoal.broker.wire.COMMON`
-    records        tables of the trace that its brokers write (`Record`): their rows, by name
+    records        tables of the trace that its brokers write (`Record`): their rows, by name; rows
+                   that are `Told` are in reports, those of them that are shown in status as well
     shown          those of which brokers show the last rows in their status
     size           how large a new network is
     complete       parameters for just these brokers, where they do not name them themselves
@@ -160,6 +162,11 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     def shown_rows(self) -> Mapping[str, type[msgspec.Struct]]:
         """The rows that brokers show in their status, by table."""
         return {name: self.records[name] for name in self.shown}
+
+    @property
+    def told(self) -> Mapping[str, type[Told]]:
+        """The tables whose rows say what happened, in words."""
+        return {name: row for name, row in self.records.items() if issubclass(row, Told)}
 
     def make_links(self, parameters: Any, brokers: Sequence[BrokerId]) -> Sequence[Link]:
         """The links of these brokers where nobody names any; TopologyError if there are none."""

@@ -5,19 +5,33 @@ Times are integer microseconds, in virtual time or since 1970 UTC.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Literal, get_args, get_type_hints
 
 import msgspec
 
 from shoal.broker.records import RefusalRecord
-from shoal.clients.records import MigrationRecord, SubscriberMoveRecord
+from shoal.clients.records import MigrationRecord, ReturnRecord, SubscriberMoveRecord
 from shoal.model import BrokerId, ClientId, SubscriptionId
 
 Kind = Literal["text", "integer", "double"]
 Columns = Mapping[str, Kind]
 
 _KINDS: Mapping[type, Kind] = {str: "text", int: "integer", float: "double"}
+
+
+class Told(msgspec.Struct, frozen=True, kw_only=True):
+    """A row that brokers of a system write, and that says what happened.
+
+    Reports and status show it without knowing it.
+    """
+
+    at_us: int
+
+    @abstractmethod
+    def in_words(self) -> str:
+        """What happened, in a line without the time."""
 
 
 class BrokerPlace(msgspec.Struct, frozen=True):
@@ -74,6 +88,7 @@ class LoadRow(msgspec.Struct, frozen=True):
 # Rows that brokers and publishers of every system write by `Record` effects.
 SHARED_RECORDS: Mapping[str, type[msgspec.Struct]] = {
     "migrations": MigrationRecord,
+    "failed_migrations": ReturnRecord,
     "refusals": RefusalRecord,
     "subscriber_moves": SubscriberMoveRecord,
 }

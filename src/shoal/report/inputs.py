@@ -20,11 +20,17 @@ from typing import Any, NamedTuple
 import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
 import pyarrow.parquet as pq  # type: ignore[import-untyped]  # as above
 
+from shoal.overlays.registry import SYSTEMS
+from shoal.overlays.trace_rows import Kind, columns_of
+
 Row = dict[str, Any]
 
 TEXT = "text"
 COUNT = "whole number"
 NUMBER = "number"
+
+
+_KINDS: Mapping[Kind, str] = {"text": TEXT, "integer": COUNT, "double": NUMBER}
 
 
 class ReportError(ValueError):
@@ -124,6 +130,7 @@ TABLES: Mapping[str, tuple[Column, ...]] = {
 class Run:
     """One run: its scenario and network as simulated, and its rows of every summary table.
 
+    `events` are what its brokers tell that happened, in order: when, in virtual microseconds, what.
     `seeds` has a row for each seed, this run's own among them; it is empty where there is one.
     """
 
@@ -138,6 +145,7 @@ class Run:
     moves: Sequence[Row]
     migrations: Sequence[Row]
     proposals: Sequence[Row]
+    events: Sequence[tuple[int, str]] = ()
     seeds: Sequence[Row] = ()
 
 
@@ -204,9 +212,25 @@ def _read_run(directory: Path, rows: Mapping[str, Sequence[Row]]) -> Run:
         timeline=sorted(rows["timeline"], key=lambda row: int(row["window_start_us"])),
         moves=sorted(rows["moves"], key=lambda row: str(row["publisher"])),
         migrations=sorted(migrations, key=lambda row: (row["resumed_us"], row["publisher"])),
+        events=_events(directory, rows["runs"][0]["system"]),
         proposals=sorted(proposals, key=lambda row: (row["at_us"], row["left"], row["right"])),
         seeds=read_table(by_seed, TABLES["seeds"]) if by_seed.exists() else (),
     )
+
+
+def _events(directory: Path, name: str) -> list[tuple[int, str]]:
+    """What the rows of its system's tables tell; runs of earlier versions have none of these."""
+    system = SYSTEMS.get(name)
+    found: list[tuple[int, str]] = []
+    for table, kind in (system.told if system is not None else {}).items():
+        path = directory / f"{table}.parquet"
+        columns = [
+            Column(name, _KINDS[each], optional=True) for name, each in columns_of(kind).items()
+        ]
+        rows = read_table(path, columns) if path.exists() else []
+        told = [kind(**row) for row in rows]
+        found += [(row.at_us, row.in_words()) for row in told]
+    return sorted(found)
 
 
 def read_table(path: Path, columns: Sequence[Column]) -> list[Row]:

@@ -25,6 +25,7 @@ from shoal.report.drawing.charts import MAX_BARS, bar_chart, readings
 from shoal.report.drawing.geography import Placement, place
 from shoal.report.drawing.markup import Markup, join, tag
 from shoal.report.drawing.network_map import Drawing, network_map
+from shoal.report.events import events
 from shoal.report.exchanges import (
     exchanged,
     exchanges,
@@ -219,6 +220,7 @@ def _panel(
         tag("h3", "Who moved where"),
         movers(run),
         exchanges(run),
+        events(run),
     )  # fmt: skip
 
 

@@ -64,7 +64,7 @@ def test_rows_become_files_and_the_oldest_go(tmp_path: Path) -> None:
         "hops": 2,
     }
     assert tables["refusals"].to_pylist() == [{"broker": "B1", "sender": "C", "reason": "no"}]
-    assert tables["migrations"].num_rows == 1
+    assert tables["migrations"].num_rows == tables["failed_migrations"].num_rows == 1
     assert tables["selections"].num_rows == 0
     assert not list(tmp_path.rglob("*.partial"))
 

@@ -29,6 +29,7 @@ from shoal.cli.support.live.statuses import Statuses, ask_status
 if TYPE_CHECKING:
     from shoal.overlays.self_organising.parameters import Parameters
     from shoal.overlays.self_organising.records import ProposalRecord
+    from shoal.overlays.trace_rows import Told
     from shoal.runtime.network_file import Network
     from shoal.runtime.operations.caller import Caller
 
@@ -110,7 +111,8 @@ def _show(console: Console, network: Network, statuses: Statuses) -> None:
     held = _held(statuses, SYSTEMS[network.system].records)
     chosen = [*_rows(statuses, "selections"), *_rows(statuses, "subscriber_selections")]
     why = selections_table(chosen)
-    for further in (held, _moved(statuses), why, _proposed(statuses), _decided(statuses)):
+    told = _told(statuses, SYSTEMS[network.system].told)
+    for further in (held, _moved(statuses), why, _proposed(statuses), _decided(statuses), told):
         if further.row_count:
             console.print(further)
 
@@ -313,6 +315,16 @@ def _decided(statuses: Statuses) -> Table:
     for row in _shown(statuses, "placements")[-DECISIONS_SHOWN:]:
         what = f"user {row['client']} should go to {row['target']}"
         table.add_row(_clock(row["at_us"]), what, row["broker"])
+    return table
+
+
+def _told(statuses: Statuses, kinds: Mapping[str, type[Told]]) -> Table:
+    """What brokers say happened lately; two may say the same."""
+    rows = [kind(**row) for name, kind in kinds.items() for row in _rows(statuses, name)]
+    rows.sort(key=lambda row: row.at_us)
+    table = Table("at", "what", title="what happened", title_justify="left")
+    for row in rows[-DECISIONS_SHOWN:]:
+        table.add_row(_clock(row.at_us), row.in_words())
     return table
 
 

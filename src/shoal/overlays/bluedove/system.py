@@ -10,6 +10,12 @@ from shoal.matching.segments import Dimension
 from shoal.model import BrokerId
 from shoal.overlays.bluedove.messages import MESSAGES
 from shoal.overlays.bluedove.parameters import Parameters
+from shoal.overlays.bluedove.records import (
+    DeathRecord,
+    OverflowRecord,
+    ScaleRecord,
+    ServedRecord,
+)
 from shoal.overlays.shapes import SELF_LINKED
 from shoal.overlays.system import MAX_BROKERS, Layout, Size, System
 
@@ -63,6 +69,13 @@ SYSTEM = System(
     shape=SELF_LINKED,
     parameters=Parameters,
     messages=MESSAGES,
+    records={
+        "deaths": DeathRecord,
+        "scalings": ScaleRecord,
+        "served_segments": ServedRecord,
+        "overflows": OverflowRecord,
+    },
+    shown=("deaths", "scalings", "overflows"),
     size=Cluster,
     complete=Parameters.for_brokers,
     takes_clients=_dispatches,

@@ -12,7 +12,9 @@ imported when there are rows to write.
 | deliveries | each delivery to a client of this broker, once per subscription |
 | selections | each decision about where a publisher should be |
 | migrations | each move of a publisher that is finished |
+| failed_migrations | each move of a publisher that failed |
 | refusals | each message or request that was refused |
+| further ones | what brokers of one system record (`System.records`) |
 """
 
 from __future__ import annotations

@@ -125,7 +125,11 @@ class Matcher:
         out.append(
             Record(
                 ServedRecord(
-                    matcher=self._node.broker, dimension=dimension, segment=segment, at_us=now_us
+                    matcher=self._node.broker,
+                    dimension=dimension,
+                    low=segment.low,
+                    high=segment.high,
+                    at_us=now_us,
                 )
             )
         )

@@ -1,0 +1,32 @@
+"""What brokers and clients record, and the tables that it goes to."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+
+import msgspec
+
+import shoal.broker
+import shoal.clients
+import shoal.overlays
+from shoal.overlays.trace_tables import RECORDS
+
+
+def test_all_that_is_recorded_has_a_table() -> None:
+    """Also what no short run records; a row without a table is in no run's files."""
+    modules = [
+        name
+        for package in (shoal.broker, shoal.clients, shoal.overlays)
+        for _, name, _ in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
+        if name.endswith(".records")
+    ]
+    rows = {
+        kind
+        for name in modules
+        for _, kind in inspect.getmembers(importlib.import_module(name), inspect.isclass)
+        if issubclass(kind, msgspec.Struct) and kind.__module__ == name
+    }
+    assert len(modules) > 5
+    assert rows == set(RECORDS.values())
