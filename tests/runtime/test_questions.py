@@ -44,6 +44,7 @@ async def test_clients_are_told_a_page_at_a_time(monkeypatch: pytest.MonkeyPatch
             assert (away_row["waiting"], away_row["dropped"]) == (1, 0)
             assert away_row["waiting_bytes"] >= 5
             assert away_row["away_s"] >= 0
+            assert connected["going"] is away_row["going"] is None
             (only,) = (await get_json(admin, "/clients?client=d"))["clients"]
             assert only == pages[1]["clients"][1] | {"away_s": only["away_s"]}
             assert (await get_json(admin, "/clients?client=nobody"))["clients"] == []

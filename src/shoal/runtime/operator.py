@@ -14,6 +14,7 @@ from shoal.broker.effects import Order
 from shoal.mqtt.federation.moving import Moving
 from shoal.runtime.doors.mqtt_door import MqttDoor
 from shoal.runtime.leaving import Leaving
+from shoal.runtime.operations.admin import OPERATOR
 
 _ALONE = "it is all there is of its network"
 
@@ -85,7 +86,7 @@ class Operator:
         if not self._leaving.takers():
             return "no other broker is known that takes clients"
         if not moving.is_draining:
-            _log.info("drained")
+            _log.info("drained", extra={"user": said.get(OPERATOR, "")})
             moving.drain(self._leaving.takers, door.node.clock.now_us())
             door.carry_out(door.clients.take_effects())
             door.node.schedule_flush()
@@ -95,7 +96,7 @@ class Operator:
         moving = self._moving
         if moving is None or not moving.is_draining:
             return "it is not being drained"
-        _log.info("takes clients in again")
+        _log.info("takes clients in again", extra={"user": said.get(OPERATOR, "")})
         moving.undrain()
         return ""
 
@@ -106,6 +107,6 @@ class Operator:
             if not answer.done():
                 answer.set_result(problem)
 
-        rest = {key: text for key, text in said.items() if key != "do"}
+        rest = {key: text for key, text in said.items() if key not in ("do", OPERATOR)}
         self._door.node.order(Order(said.get("do", ""), rest), done)
         return await answer

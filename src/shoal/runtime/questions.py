@@ -73,6 +73,7 @@ class Questions:
             "address": None,
             "listener": None,
             "away_s": None,
+            "going": session.going[0] if session.going is not None else None,
             "subscriptions": len(session.subscriptions),
             "published": session.published,
             **_queue(session),

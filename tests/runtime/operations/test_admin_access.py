@@ -106,6 +106,27 @@ async def test_who_is_not_known_is_refused_and_the_log_says_so(
 
 
 @on_loop
+async def test_what_is_no_http_is_in_the_audit_with_its_address(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """As a client of MQTT that was given the wrong port says it."""
+    async with running(network(1), "B1") as (service,):
+        admin = service.listening["admin"]
+        reader, writer = await asyncio.open_connection(admin.host, admin.port)
+        here = writer.get_extra_info("sockname")
+        writer.write(b"\x10\x0e\x00\x04MQTT\x05\x02\x00\x3c\x00\x00\x00\r\n\r\n")
+        assert (await reader.readline()).startswith(b"HTTP/1.1 400")
+        writer.close()
+        await until(lambda: any(each.name == "shoal.audit" for each in caplog.records))
+    (told,) = (each for each in caplog.records if each.name == "shoal.audit")
+    assert told.message == "operator refused"
+    assert told.__dict__["address"] == f"{here[0]}:{here[1]}"
+    assert told.__dict__["why"] == "no HTTP came to the admin port"
+    refusals = service.door.clients.statistics.notices.refusals
+    assert refusals["operator refused", "malformed packet"] == 1
+
+
+@on_loop
 async def test_operators_have_certificates_instead_of_passwords(
     files: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

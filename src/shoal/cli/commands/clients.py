@@ -73,7 +73,7 @@ def clients(
     if as_json:
         print(json.dumps(rows, indent=2))
     else:
-        _show(rows, most)
+        _show(_where_they_are(rows), most)
         for name, found in statuses.items():
             if found is None:
                 print(f"not asked: {name} {statuses.why_not(name)}")
@@ -102,6 +102,20 @@ async def _ask(network: Network, caller: Caller, client: str) -> tuple[Statuses,
 
     found = await asyncio.gather(*map(ask, here))
     return statuses, [row for rows in found for row in rows]
+
+
+def _where_they_are(rows: list[Row]) -> list[Row]:
+    """Without the rows of brokers that gave a session to one that has it, as they do for a while.
+
+    Brokers of an earlier version do not say where a session goes.
+
+    >>> given = {"client": "c", "broker": "B1", "going": "B2"}
+    >>> there = {"client": "c", "broker": "B2", "going": None}
+    >>> _where_they_are([given, there]) == [there], _where_they_are([given]) == [given]
+    (True, True)
+    """
+    there = {(row["client"], row["broker"]) for row in rows}
+    return [row for row in rows if (row["client"], row.get("going")) not in there]
 
 
 def _show(rows: list[Row], most: int) -> None:
@@ -142,4 +156,6 @@ def _show(rows: list[Row], most: int) -> None:
 def _place(row: Row) -> str:
     if row["address"] is not None:
         return f"{row['address']} ({row['listener']})"
+    if row.get("going"):
+        return f"on the way to {row['going']}"
     return "away" if row["away_s"] is None else f"away for {row['away_s']:,} s"

@@ -101,8 +101,7 @@ class Link:
         if self.incarnation not in (None, incarnation):
             _log.warning("broker restarted", extra=extra)
             self._former.append(self.incarnation)
-        else:
-            _log.info("link up", extra=extra)
+        _log.info("link up", extra=extra)
         self.incarnation = incarnation
 
     def write(self) -> None:

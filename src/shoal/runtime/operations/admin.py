@@ -51,9 +51,10 @@ Status = Callable[[], Mapping[str, Any]]
 Missing = Callable[[], list[str]]
 # A page of the answer to a question, by the query.
 Page = Callable[[Mapping[str, str]], Mapping[str, Any]]
-# Does what the operator asks for, by the query; why not, or nothing.
+# Does what the operator asks for, by the query and who it is (OPERATOR); why not, or nothing.
 Order = Callable[[Mapping[str, str]], Awaitable[str]]
 Answer = Callable[[Request], Awaitable[Response]]
+OPERATOR = "operator"
 # What still holds a connection when the broker stops is left to the system after this.
 STOP_TIMEOUT_S = 1
 # So long may a request take to come.
@@ -83,6 +84,7 @@ def admin_app(
             if verdict.code != 200:
                 asks = {"WWW-Authenticate": 'Basic realm="shoal"'} if verdict.code == 401 else None
                 return JSONResponse({"problem": verdict.why}, verdict.code, asks)
+            request.state.operator = verdict.operator
             return await answers(request)
 
         return answer_operators
@@ -101,7 +103,8 @@ def admin_app(
         name = request.url.path.removeprefix("/")
         if request.headers.get("x-shoal") != name:
             return JSONResponse({"problem": f"say so: X-Shoal: {name}"}, 403)
-        problem = await orders[name](request.query_params)
+        said = {**request.query_params, OPERATOR: request.state.operator}
+        problem = await orders[name](said)
         return JSONResponse({"problem": problem}, 409 if problem else 202)
 
     async def answer(request: Request) -> Response:
@@ -129,10 +132,17 @@ def admin_app(
     )
 
 
+class _Config(uvicorn.Config):
+    """Uvicorn's, with whom it tells of what is no HTTP."""
+
+    access: AdminAccess
+
+
 class _Protocol(H11Protocol):
     """HTTP that knows to whom the certificate of who asks is made out, and waits for nobody long.
 
-    Each connection is an open file, of which clients need theirs.
+    Each connection is an open file, of which clients need theirs.  Who says what is no HTTP is in
+    the audit.
     """
 
     _late: asyncio.TimerHandle | None = None
@@ -153,6 +163,11 @@ class _Protocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
         super().connection_lost(exc)
+
+    def send_400_response(self, msg: str) -> None:
+        assert isinstance(self.config, _Config)
+        self.config.access.garbled(str(Address(*self.client)) if self.client else None)
+        super().send_400_response(msg)
 
     def _expect(self) -> None:
         """A request is to be complete soon, however its bytes drip in."""
@@ -191,7 +206,7 @@ class AdminServer:
         context: ssl.SSLContext | None = None,
     ) -> None:
         self._context = context
-        self._config = uvicorn.Config(
+        self._config = _Config(
             admin_app(status, missing, orders, questions, access),
             log_config=None,
             access_log=False,
@@ -199,6 +214,7 @@ class AdminServer:
             http=_Protocol,
             timeout_graceful_shutdown=STOP_TIMEOUT_S,
         )
+        self._config.access = access
         self._server = _Server(self._config)
         self._serving: asyncio.Task[None] | None = None
 

@@ -80,6 +80,13 @@ class AdminAccess:
             self._wake()
         return verdict
 
+    def garbled(self, address: str | None) -> None:
+        """Who is connected from there says what is no HTTP: a client of MQTT, or a scanner."""
+        who = Party("", None, address)
+        why = "no HTTP came to the admin port"
+        self._notices.refuse("operator refused", ReasonCode.MALFORMED_PACKET, who, "", why)
+        self._wake()
+
     async def _judge(
         self, authorization: str, address: str | None, certified: str, *, is_order: bool
     ) -> Verdict:

@@ -42,5 +42,6 @@ def start_logging(broker: str, level: str = "info") -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines(broker))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
-    for chatty in ("asyncio", "uvicorn"):
-        logging.getLogger(chatty).setLevel(logging.WARNING)
+    logging.getLogger("asyncio").setLevel(logging.WARNING)
+    # What strangers say to the admin port is in the audit, with their addresses.
+    logging.getLogger("uvicorn").setLevel(logging.ERROR)
