@@ -98,5 +98,9 @@ def test_clients_of_a_replay_take_the_listeners_that_their_options_ask_for(tmp_p
     assert set(doors(workload, listening(websocket=b)).values()) == {f"ws://{b}"}
     secure = listening(mqtt=a, wss=b)
     assert set(doors(workload, secure, is_over_tls=True).values()) == {f"wss://{b}"}
-    with pytest.raises(ReplayError, match=r"with an MQTT address \(mqtts or wss\)"):
+    with pytest.raises(ReplayError, match=r"has no mqtts or wss; replay without --tls"):
         doors(workload, listening(mqtt=a), is_over_tls=True)
+    with pytest.raises(ReplayError, match=r"has no mqtt or websocket; replay with --tls"):
+        doors(workload, listening(mqtts=a))
+    with pytest.raises(ReplayError, match=r"with an MQTT address \(mqtt or websocket\)"):
+        doors(workload, listening())

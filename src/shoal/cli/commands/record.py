@@ -168,4 +168,5 @@ def _write_clients(network: Network, caller: Caller, folder: Path) -> str:
 
     rows, names = asyncio.run(ask_subscriptions(network, caller))
     found = write_clients(folder, rows, names)
-    return f", {found:,} subscriptions at {len(names):,} brokers"
+    what = "1 subscription" if found == 1 else f"{found:,} subscriptions"
+    return f", {what} at {len(names):,} brokers"

@@ -302,7 +302,12 @@ def doors(
     }
     used = {row.broker for row in workload.publishers}
     used |= {row.broker for row in workload.subscriptions}
+    there = {broker.name: broker for broker in network.brokers}
     for broker in sorted(used - found.keys()):
+        others = _PLAIN if is_over_tls else _OVER_TLS
+        if broker in there and any(map(there[broker].reached_at, others)):
+            but = "without --tls" if is_over_tls else "with --tls"
+            raise ReplayError(f"broker {broker} has no {' or '.join(ways)}; replay {but}")
         raise ReplayError(
             f"the network has no broker {broker!r} with an MQTT address ({' or '.join(ways)}); "
             f"it has {', '.join(sorted(found)) or 'none'}"
