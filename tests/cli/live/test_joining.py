@@ -63,10 +63,10 @@ def test_what_is_wrong_with_its_listeners_is_said(
         (["serve", "-b", "B1", "--join", "B2", "--listen", HERE[0]], "the network file says where"),
         (["serve", "-b", "B1", "--join", "B7"], "lists no broker 'B7'; say B7=HOST:PORT"),
         (["serve", "-b", "B1", "--join", "B7=far"], "--join: 'far' is not host:port"),
-        (["leave", "-b", "B1"], "broker 'B1' has no admin address"),
-        (["leave", "-b", "B9"], "broker 'B9' is not listed; name its --admin"),
-        (["leave", "-b", "B9", "--admin", "far"], "--admin: 'far' is not host:port"),
-        (["leave", "-b", "B9", "--admin", "127.0.0.1:1"], "B9 does not answer at 127.0.0.1:1"),
+        (["leave", "B1"], "broker 'B1' has no admin address"),
+        (["leave", "B9"], "broker 'B9' is not listed; name its --admin"),
+        (["leave", "B9", "--admin", "far"], "--admin: 'far' is not host:port"),
+        (["leave", "B9", "--admin", "127.0.0.1:1"], "B9 does not answer at 127.0.0.1:1"),
     ],
 )
 def test_what_a_user_gets_wrong_is_said(
@@ -112,11 +112,11 @@ def test_who_has_left_already_need_not_be_there(
 
     monkeypatch.setattr("shoal.runtime.supervisor.get_json", get_json)
     answering = 1
-    assert run(capsys, "leave", str(path), "-b", "B2") == (0, "B2 had left already\n")
-    code, said = run(capsys, "leave", str(path), "-b", "B9", "--admin", "127.0.0.1:9")
+    assert run(capsys, "leave", str(path), "B2") == (0, "B2 had left already\n")
+    code, said = run(capsys, "leave", str(path), "B9", "--admin", "127.0.0.1:9")
     assert (code, "B9 does not answer at 127.0.0.1:9" in said) == (2, True)
     answering = 0
-    code, said = run(capsys, "leave", str(path), "-b", "B2")
+    code, said = run(capsys, "leave", str(path), "B2")
     assert (code, "B2 does not answer at 127.0.0.1:2" in said) == (2, True)
 
 
@@ -147,4 +147,4 @@ def test_a_broker_that_leaves_and_is_slow_to_answer_is_not_gone(
     monkeypatch.setattr("shoal.runtime.supervisor.ask_to_leave", ask_to_leave)
     monkeypatch.setattr("shoal.cli.commands.leave._HEAR_S", 0.3)
     monkeypatch.setattr("shoal.cli.commands.leave._POLL_S", 0.01)
-    assert run(capsys, "leave", str(path), "-b", "B2") == (0, "B2 has left\n")
+    assert run(capsys, "leave", str(path), "B2") == (0, "B2 has left\n")

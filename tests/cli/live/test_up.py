@@ -322,7 +322,7 @@ def test_who_has_left_is_not_started_in_the_next_run(
     """It was waited for by those that it was to be linked to, until `up` gave up."""
     options = ("--brokers", "3", "--data", str(tmp_path / "data"))
     with up(*options) as folder:
-        code, text = run(capsys, "leave", str(folder / "network.toml"), "-b", "B1")
+        code, text = run(capsys, "leave", str(folder / "network.toml"), "B1")
         assert (code, text) == (0, "B1 has left\n")
     with up(*options) as folder:
         network = load_network(folder / "network.toml")

@@ -44,7 +44,7 @@ WHILE_B4_IS_DEAD = [
     ("move {file} nightly B1", 2, r"no client nightly is connected to a broker that answers"),
     ("drain {file} B4", 2, r"(?s)^shoal: B4 does not answer at .*: start it, then drain it"),
     ("undrain {file} B4", 2, r"(?s)^shoal: B4 does not answer .* as it is started again"),
-    ("leave {file} -b B4", 2, r"^shoal: B4 does not answer at 127\.0\.0\.1:\d+"),
+    ("leave {file} B4", 2, r"^shoal: B4 does not answer at 127\.0\.0\.1:\d+"),
     # The others can be looked after.
     ("drain {file} B2", 0, r"B2 is drained"),
     ("undrain {file} B2", 0, r"B2 takes clients in"),

@@ -96,5 +96,5 @@ def test_a_broker_leaves_under_load_with_its_sessions(tmp_path: Path) -> None:
 
 def leave(network: Processes, name: str) -> subprocess.Popen[str]:
     admin = network.network.broker(name).admin
-    command = (*SHOAL, "leave", str(network.path), "--broker", name, "--admin", admin)
+    command = (*SHOAL, "leave", str(network.path), name, "--admin", admin)
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, text=True)

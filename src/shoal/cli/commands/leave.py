@@ -32,10 +32,8 @@ _MOST_UNANSWERED = 6
 
 
 def leave(
-    network_file: Annotated[
-        Path, typer.Argument(metavar="NETWORK.toml", help="The network, or --admin.")
-    ],
-    broker: Annotated[str, typer.Option("--broker", "-b", help="Which of its brokers leaves.")],
+    network_file: Annotated[Path, typer.Argument(metavar="NETWORK.toml", help="The network.")],
+    broker: Annotated[str, typer.Argument(help="Which of its brokers.")],
     admin: Annotated[
         str,
         typer.Option(metavar="HOST:PORT", help="Its admin port, if the file does not list it."),
