@@ -3,6 +3,7 @@
 A client subscribes to a thousand filters in one packet; what one subscription covered is told when
 that goes: each change of a table is a message, and so is each of these on every link beyond.  What
 follows each other goes `Together`, in its order; only where nothing else is to be done between.
+A message is read in one go, so what brings large filters goes in several.
 """
 
 from __future__ import annotations
