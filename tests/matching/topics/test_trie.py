@@ -7,7 +7,7 @@ from itertools import combinations
 
 import pytest
 
-from shoal.matching.topics.index import Overview, TopicIndex
+from shoal.matching.topics.index import MOST_BEGUN, Overview, TopicIndex
 from shoal.matching.topics.trie import STEP, Trie
 
 Levels = tuple[str, ...]
@@ -125,6 +125,15 @@ def test_a_walk_begins_anew_where_topic_filters_come_or_go_meanwhile() -> None:
         pass
     assert set(overview.ids) == {*range(2**DEPTH), "new"} - {0, 5}
     assert index.match(TOPIC, {}) == overview.ids == index_again(index).match(TOPIC, {})
+
+
+def test_a_walk_that_others_come_in_between_each_time_ends_all_the_same() -> None:
+    index, steps = index_of(EVERY), 0
+    for _ in index.search(TOPIC):
+        steps += 1
+        index.add(steps, f"x{steps}/+")
+    assert steps == MOST_BEGUN
+    assert len(index.match(TOPIC, {})) == 2**DEPTH - MOST_BEGUN
 
 
 def index_again(index: TopicIndex) -> TopicIndex:

@@ -25,6 +25,7 @@ from shoal.mqtt.codec.packets import (
     Will,
 )
 from shoal.mqtt.codec.properties import Properties
+from shoal.mqtt.sessions.session import Session
 from shoal.mqtt.sessions.spreading import MOST_AT_ONCE
 from tests.examples import examples
 from tests.mqtt import network_house
@@ -427,3 +428,22 @@ def test_what_is_published_meanwhile_waits_behind_it() -> None:
     assert payloads(one) == [b"1"]
     first, *rest = payloads(other)
     assert (first, sorted(rest)) == (b"1", [b"2", b"3"])
+
+
+def test_who_comes_and_goes_each_time_while_it_is_found_out_stops_nobody() -> None:
+    house = Watched()
+    one, other = wide(house)
+    steps = 0
+    for _ in house.clients.subscriptions.search(WIDE):
+        steps += 1
+        house.clients.subscriptions.remove(*next_of(other))
+    assert 0 < steps < 20
+    house.connect("w").send(Publish(WIDE, b"1"))
+    house.take_turns()
+    assert payloads(one) == payloads(other) == [b"1"]
+
+
+def next_of(client: Client) -> tuple[Session, str]:
+    session = client.house.clients.sessions["b"]
+    assert session is not None
+    return session, next(iter(session.subscriptions))

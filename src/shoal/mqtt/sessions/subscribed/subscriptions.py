@@ -14,6 +14,7 @@ from typing import Any
 
 from shoal.matching import TopicIndex, read_topic_filter
 from shoal.matching.filed.filters import longest_text
+from shoal.matching.topics.index import MOST_BEGUN
 from shoal.model import Attributes
 from shoal.mqtt.content import TOPIC_ATTRIBUTE, Json, attributes_of, work_on
 from shoal.mqtt.door.network import Door
@@ -162,18 +163,25 @@ class Subscriptions:
         return self._search is not None and self._search[0] == topic
 
     def search(self, topic: str) -> Iterator[int]:
-        """As `find`, to its end in as many steps as it takes; yields the places of each."""
+        """As `find`, to its end in as many steps as it takes; yields the places of each.
+
+        From the beginning again where a subscription changes meanwhile, as in `TopicIndex.search`.
+        """
         if self._search is not None and self.is_looking_for(topic):
             steps, self._search = self._search[1], None
             return steps
         return self._steps(topic)
 
     def _steps(self, topic: str) -> Iterator[int]:
+        begun = 0
         while topic not in self._known:
             if len(self._known) >= _REMEMBERED_TOPICS:
                 self._known.clear()
             changes = self._changes
+            begun += 1
             for places in receivers.find(self._index, topic, self._known):
+                if begun > MOST_BEGUN:
+                    continue
                 yield places
                 if self._changes != changes:
                     break
