@@ -24,7 +24,6 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -51,7 +50,6 @@ class TopicSubscription(NamedTuple):
     payload: Any
 
 
-@dataclass(slots=True)
 class Overview:
     """What there is to do for a publication to a topic.
 
@@ -64,12 +62,28 @@ class Overview:
     asks      whether it depends on attributes: else they need not be read
     """
 
-    places: int = 0
-    leaves: int = 0
-    filters: int = 0
-    ids: list[Any] = field(default_factory=list)
-    is_open: bool = False
-    asks: bool = False
+    __slots__ = ("asks", "filters", "ids", "is_open", "leaves", "places")
+
+    def __init__(self) -> None:
+        self.places = self.leaves = self.filters = 0
+        self.ids: list[Any] = []
+        self.is_open = self.asks = False
+
+    def put(self, leaves: Sequence[_Leaf]) -> None:
+        """Some topic filters more."""
+        ids, before = self.ids, len(self.ids)
+        for leaf in leaves:
+            if leaf.plain:
+                ids += leaf.plain
+            if leaf.content is not None:
+                self.filters += len(leaf.content)
+                self.is_open = self.asks = True
+            if leaf.groups:
+                self.is_open = True
+                asked = sum(len(group.content or ()) for group in leaf.groups.values())
+                self.filters += asked
+                self.asks = self.asks or asked > 0
+        self.places += len(ids) - before
 
 
 class TopicIndex:
@@ -208,11 +222,10 @@ class TopicIndex:
         """
         begun = 0
         while topic not in self._cache:
-            changes, found, places = self._changes, list[_Leaf](), 0
+            changes, places = self._changes, 0
             begun += 1
             exact = self._exact.get(topic)
-            if exact is not None:
-                found.append(exact)
+            found = [] if exact is None else [exact]
             for seen in self._trie.search(topic, found):
                 places += seen
                 if begun > MOST_BEGUN:
@@ -221,9 +234,7 @@ class TopicIndex:
                 if self._changes != changes:
                     break
             else:
-                if len(self._cache) >= CACHED_TOPICS:
-                    self._cache.clear()
-                self._cache[topic] = _Found(tuple(found), places)
+                self._remember(topic, _Found(tuple(found), places))
 
     def survey(self, topic: str, overview: Overview) -> Iterator[int]:
         """Find what there is to do for a publication to a topic, a bit at each step.
@@ -234,23 +245,13 @@ class TopicIndex:
         yield from self.search(topic)
         leaves, overview.places = self._cache[topic]
         overview.leaves = len(leaves)
+        if len(leaves) <= STEP:
+            overview.put(leaves)
+            return
         for start in range(0, len(leaves), STEP):
-            some = leaves[start : start + STEP]
             before = len(overview.ids)
-            for leaf in some:
-                if leaf.plain:
-                    overview.ids += leaf.plain
-                if leaf.content is not None:
-                    overview.filters += len(leaf.content)
-                    overview.is_open = overview.asks = True
-                if leaf.groups:
-                    overview.is_open = True
-                    asked = sum(len(group.content or ()) for group in leaf.groups.values())
-                    overview.filters += asked
-                    overview.asks = overview.asks or asked > 0
-            more = len(overview.ids) - before
-            overview.places += more
-            yield len(some) + more
+            overview.put(leaves[start : start + STEP])
+            yield STEP + len(overview.ids) - before
 
     def asks_for_content(self, topic: str) -> bool:
         """Whether an answer for this topic depends on attributes: else they need not be read."""
@@ -282,9 +283,18 @@ class TopicIndex:
     def _found(self, topic: str) -> _Found:
         found = self._cache.get(topic)
         if found is None:
-            deque(self.search(topic), maxlen=0)
-            found = self._cache[topic]
+            leaves, places = self._trie.walk(topic)
+            exact = self._exact.get(topic)
+            if exact is not None:
+                leaves.insert(0, exact)
+            found = _Found(tuple(leaves), places)
+            self._remember(topic, found)
         return found
+
+    def _remember(self, topic: str, found: _Found) -> None:
+        if len(self._cache) >= CACHED_TOPICS:
+            self._cache.clear()
+        self._cache[topic] = found
 
 
 class _Found(NamedTuple):

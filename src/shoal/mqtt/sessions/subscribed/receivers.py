@@ -11,6 +11,9 @@ from shoal.mqtt.sessions.subscribed.groups import Group
 
 # Subscriptions that are looked at in one step.
 STEP = 1_000
+# So many nodes and receivers of a topic are as much work as one publication (see `TURN` in
+# `serving`).
+PLACES_PER_WORK = 20
 
 
 class Receivers(NamedTuple):
@@ -18,16 +21,14 @@ class Receivers(NamedTuple):
 
     all       who gets everything that is published to it, each client once; None where that depends
               on the message
-    places    how much there is to look at for a publication, as `Overview` has it
+    work      how much work a publication is, and how many filters are asked about its content
     leaves    how many topic filters match
-    filters   how many filters are asked about content
-    asks      whether any is
+    asks      whether any filter is asked about content
     """
 
     all: tuple[ClientSubscription, ...] | None
-    places: int
+    work: tuple[int, int]
     leaves: int
-    filters: int
     asks: bool
 
 
@@ -38,12 +39,17 @@ def find(index: TopicIndex, topic: str, known: dict[str, Receivers]) -> Iterator
     """
     overview = Overview()
     yield from index.survey(topic, overview)
-    everybody = None
+    everybody: tuple[ClientSubscription, ...] | None = None
     if not overview.is_open:
-        everybody = yield from _one_each(overview.ids)
-    known[topic] = Receivers(
-        everybody, overview.places, overview.leaves, overview.filters, overview.asks
-    )
+        ids = overview.ids
+        if len(ids) == 1 and type(ids[0]) is not Group:
+            everybody = (ids[0],)
+        elif ids:
+            everybody = yield from _one_each(ids)
+        else:
+            everybody = ()
+    work = 1 + overview.places // PLACES_PER_WORK, overview.filters
+    known[topic] = Receivers(everybody, work, overview.leaves, overview.asks)
 
 
 def _one_each(

@@ -25,9 +25,8 @@ from shoal.mqtt.sessions.subscribed.groups import Group, Members
 from shoal.mqtt.sessions.subscribed.receivers import Receivers
 
 _NO_ATTRIBUTES: Attributes = {}
-# So many nodes and receivers of a topic, or filters that are asked about content, are as much work
-# as one publication (see `TURN` in `serving`).
-_PLACES_PER_WORK = 20
+# So many filters that are asked about content are as much work as one publication (see `TURN` in
+# `serving`).
 _FILTERS_PER_WORK = 100
 # What is above QoS 0 or retained goes to each receiver by itself, so much longer.
 _ALONE = 4
@@ -200,8 +199,10 @@ class Subscriptions:
         Subscriptions of a client that overlap count as one, of the highest QoS, with all their
         identifiers [MQTT-3.3.4-2 to 4].  None where who gets it depends on the message.
         """
-        known = self._known.get(topic)
-        return (self._of(topic) if known is None else known).all
+        try:
+            return self._known[topic].all
+        except KeyError:
+            return self._of(topic).all
 
     def is_long(self, topic: str) -> bool:
         """Whether it may take longer than a turn to find out who gets a message to a topic.
@@ -227,7 +228,7 @@ class Subscriptions:
             if not self.find(topic):
                 return _UNKNOWN, 0
             known = self._known[topic]
-        return 1 + known.places // _PLACES_PER_WORK, known.filters
+        return known.work
 
     def work_on(self, attributes: Attributes) -> int:
         """As `work_of`, of a publication with these that comes from the network; all of it."""
