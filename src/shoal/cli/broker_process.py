@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import warnings
 from pathlib import Path
 
 from shoal.cli.support.imports import uncollected
+
+# Of one that `python -m` started, forks import the command's module once more.
+warnings.filterwarnings("ignore", ".*shoal.cli.main.* found in sys.modules", RuntimeWarning)
 
 with uncollected():
     from shoal.cli.commands.serve import serve

@@ -156,9 +156,9 @@ def run_until_signal(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]])
 
 
 def run_or_stop(work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
-    """Run `work` on a loop and return what it does; SIGINT and SIGTERM end it: StoppedError.
+    """Run `work` on a loop and return what it does; SIGINT and SIGTERM cancel it.
 
-    What it must clean up it does before that.
+    What it must clean up it does then.  StoppedError unless it has a result all the same.
     """
     results: list[Result] = []
 
@@ -169,7 +169,8 @@ def run_or_stop(work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
         if not working.done():
             working.cancel()
             await asyncio.wait((working,))
-            raise StoppedError
+            if working.cancelled() or working.exception() is not None:
+                raise StoppedError
         results.append(working.result())
 
     run_until_signal(main)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import signal
@@ -16,8 +17,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from shoal.cli.main import main
+from shoal.runtime.network_file import load_network
+from shoal.runtime.supervisor import get_json
 from tests.experiments.test_run_files import write_workload
 from tests.runtime.live import PATIENCE_S
+from tests.runtime.processes import wait_until
 
 SHOAL = (sys.executable, "-m", "shoal.cli.main")
 EVENTS = 150
@@ -143,6 +147,29 @@ def test_a_part_is_judged_by_a_table(folder: Path, capsys: pytest.CaptureFixture
     code, text = run(capsys, *replay(folder, *options))
     assert code == 1
     assert re.search(r"expected by Spark, live: 2, delivered: 10, lost: 1, .* phantom: 9", text)
+
+
+def test_ctrl_c_ends_it_with_what_became_of_all_until_then(folder: Path, tmp_path: Path) -> None:
+    """It told nothing at all."""
+    out = tmp_path / "out.json"
+    admin = load_network(folder / "network.toml").broker("C").address("admin")
+    assert admin is not None
+
+    def published() -> int:
+        count: int = asyncio.run(get_json(admin, "/status"))["counts"]["publications_in"]
+        return count
+
+    before = published()
+    command = (*SHOAL, *replay(folder, "--speed", "0.05", "--out", str(out)))
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        wait_until(lambda: published() > before + 15)
+        process.send_signal(signal.SIGINT)
+        text, _ = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 130
+    assert "live, is not whole: it was stopped" in text
+    found = json.loads(out.read_text())
+    assert 0 < found["expected"] == found["delivered"] < EVENTS
+    assert (found["lost"], found["phantom"]) == (0, 0)
 
 
 def test_what_a_user_gets_wrong_is_said(

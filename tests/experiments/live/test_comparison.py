@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
+import signal
 import socket
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from shoal.experiments.live import admission
+from shoal.experiments.live import admission, replay
 from shoal.experiments.live.admission import Admission
 from shoal.experiments.live.comparison import compare, predict
 from shoal.experiments.live.judge import expected_by_filters
@@ -20,6 +22,7 @@ from shoal.experiments.live.replay import ReplayError
 from shoal.experiments.run_files import Workload, read_workload
 from shoal.experiments.scenario import Scenario, parse_scenario
 from shoal.report.replays import Replay
+from shoal.runtime.supervisor import get_json
 from tests.cli.live.test_replay import EVENTS, make_workload
 from tests.experiments.test_run_files import event, write_workload
 
@@ -80,6 +83,45 @@ def test_who_does_not_get_in_is_left_out_and_the_rest_is_replayed(
     assert found.predicted is None
     (why,) = found.unfinished
     assert re.match("2 of 3 subscribers did not get in, (far|all) for one: .* no broker answ", why)
+
+
+def test_a_network_that_is_gone_is_waited_for_no_longer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waited for ever, and told nothing of what had arrived until then."""
+    monkeypatch.setattr(replay, "STALLED_S", 1.0)
+    path = make_workload(tmp_path / "workload")
+    scenario, workload = of(path, system="tree")
+    slow = workload._replace(events=workload.events.at_speed(0.1))
+
+    async def run() -> Replay:
+        async with running(scenario, workload, tmp_path / "live") as network:
+            begun = asyncio.Event()
+
+            def progress(what: str, share: float) -> None:
+                if what == "replaying" and share > 0.2:
+                    begun.set()
+
+            expected = expected_by_filters(workload, path)
+            comparing = asyncio.create_task(
+                compare(slow, network, expected, "the filters", name="n", progress=progress)
+            )
+            await begun.wait()
+            answers = [
+                await get_json(broker.address("admin"), "/status") for broker in network.brokers
+            ]
+            for each in answers:
+                os.kill(each["pid"], signal.SIGSTOP)
+            try:
+                return await comparing
+            finally:
+                for each in answers:
+                    os.kill(each["pid"], signal.SIGCONT)
+
+    found = asyncio.run(run())
+    assert any("no broker has acknowledged anything" in why for why in found.unfinished)
+    assert 0 < found.expected <= found.delivered < EVENTS
+    assert (found.lost, found.phantom, found.predicted) == (0, 0, None)
 
 
 def test_what_mqtt_cannot_carry_is_named(tmp_path: Path) -> None:

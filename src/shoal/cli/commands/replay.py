@@ -108,12 +108,14 @@ def replay(
 
     Publishers and subscribers are MQTT clients at the brokers that the workload names; `shoal up
     --scenario` starts a network that has them.  Beside what was measured stands what the simulator
-    predicts of the same network.  Exit code 1 when deliveries are wrong.
+    predicts of the same network.  Exit code 1 when deliveries are wrong.  Ctrl-C ends it with what
+    became of all that was published until then.
     """
     from shoal.cli.support.live.networks import read_network
     from shoal.cli.support.replay_outcome import show_replays
     from shoal.client import ClientError
     from shoal.experiments.live.brokers import UnrestError
+    from shoal.experiments.live.comparison import STOPPED
     from shoal.experiments.live.replay import Credentials, ReplayError
     from shoal.report.replays import problems, proof
     from shoal.runtime.serving import StoppedError
@@ -138,6 +140,8 @@ def replay(
     console = Console()
     show_replays(console, [result])
     console.print(proof([result]), highlight=False, soft_wrap=True)
+    if STOPPED in result.unfinished:
+        raise typer.Exit(STOPPED_EXIT_CODE)
     if problems(result):
         raise typer.Exit(1)
 
@@ -166,5 +170,6 @@ def _compare(
                     credentials=credentials,
                     caller=caller,
                     progress=lambda what, share: step.show_share(0, share, what),
+                    is_partial=True,
                 )
             )

@@ -26,6 +26,7 @@ from shoal.experiments.live.replay import (
     Credentials,
     Players,
     Progress,
+    StalledError,
 )
 from shoal.experiments.live.trace import controls, mean_hops
 from shoal.experiments.run_files import BrokerRow, Workload
@@ -49,6 +50,8 @@ _SERVICE = {
 # Beyond what a trace says it may lag: writing a file takes time on a busy machine.
 _TRACE_PATIENCE_S = 20.0
 _POLL_S = 0.5
+# Why a replay that was cancelled is not whole.
+STOPPED = "it was stopped"
 
 
 async def compare(
@@ -61,13 +64,15 @@ async def compare(
     credentials: Credentials = ANONYMOUS,
     caller: Caller = ANYBODY,
     progress: Progress = lambda what, share: None,
+    is_partial: bool = False,
 ) -> Replay:
     """Replay a workload through a running network, and predict what that comes to.
 
     Predicted and measured are figures only where publications follow a tree.
 
     ReplayError, UnrestError and ClientError say what kept it from beginning; what kept it from its
-    end is in the result.
+    end is in the result, which judges what brokers had acknowledged until then.  That may be that
+    it was cancelled, if it `is_partial` then.
     """
     is_quiet = SYSTEMS[network.system].is_quiet
     prediction = None
@@ -86,8 +91,12 @@ async def compare(
                 await players.play(lambda share: progress("replaying", share))
                 await players.all_arrived(brokers.at_rest)
                 after, to_us = await brokers.at_rest(), _now_us()
-            except (ClientError, UnrestError) as error:
-                players.unfinished.append(str(error))
+            except (ClientError, StalledError, UnrestError) as error:
+                await players.end(str(error))
+            except asyncio.CancelledError:
+                if not is_partial:
+                    raise
+                await players.end(STOPPED)
             unfinished = tuple(players.unfinished)
     traced = _Traced(None, None)
     if after and is_quiet and network.trace.folder:

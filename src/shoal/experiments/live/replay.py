@@ -15,7 +15,7 @@ import secrets
 import statistics
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
 
 import msgspec
@@ -33,6 +33,8 @@ UNDER_WAY = 64
 MAX_LATE = 1_000
 # When nothing has come for so long, it may be time to stop waiting.
 PATIENCE_S = 2.0
+# When nothing has been acknowledged for so long, nothing will be.
+STALLED_S = 60.0
 # A subscription that comes during the replay is made so long before its time, and one that goes is
 # taken back so long after it; what it gets beyond its time does not count.
 AHEAD_S = 3.0
@@ -49,6 +51,10 @@ def _silent(what: str, share: float) -> None:
 
 class ReplayError(Exception):
     """A workload that this network cannot take; says why."""
+
+
+class StalledError(ReplayError):
+    """The network takes nothing more."""
 
 
 class Credentials(msgspec.Struct, frozen=True):
@@ -86,6 +92,9 @@ class Players:
         self._publishers: dict[ClientId, Client] = {}
         self._reading: list[asyncio.Task[None]] = []
         self._sent_s: dict[tuple[ClientId, int], float] = {}
+        # Which publications brokers have taken, and when they took the last.
+        self.acknowledged: set[tuple[ClientId, int]] = set()
+        self._newest_s = 0.0
         self._replay_us: dict[tuple[ClientId, int], int] = {}
         # Subscriptions that come or go during the replay, with their clients.
         self._guests: list[tuple[SubscriptionRow, Client]] = []
@@ -212,13 +221,16 @@ class Players:
     # --- events -------------------------------------------------------------------------------
 
     async def play(self, progress: Callable[[float], None] = lambda share: None) -> None:
-        """Publish every event at its time, or as soon after it as the network takes it."""
+        """Publish every event at its time, or as soon after it as the network takes it.
+
+        ClientError and StalledError when it takes no more.
+        """
         loop = asyncio.get_running_loop()
         events = self._workload.events
         end_us = max(events.last_replay_us, 1)
         queues = {name: asyncio.Queue[Event | None](MAX_LATE) for name in self._publishers}
-        started_s = loop.time()
-        async with _group() as group:
+        started_s = self._newest_s = loop.time()
+        async with _ended_by(self._stall()), _group() as group:
             for name, queue in queues.items():
                 group.create_task(self._publish_all(self._publishers[name], queue))
             for row, client in self._guests:
@@ -234,6 +246,29 @@ class Players:
                 await queue.put(None)
         self.seconds = loop.time() - started_s
         progress(1.0)
+
+    async def end(self, reason: str) -> None:
+        """It is not whole: wait a moment for what brokers have acknowledged, and no longer."""
+        self.unfinished.append(reason)
+        self._judge.expect_only(self.acknowledged)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(PATIENCE_S):
+                while self._judge.missing:
+                    self._change.clear()
+                    await self._change.wait()
+
+    async def _stall(self) -> None:
+        """StalledError when brokers have long had publications, and have taken none."""
+        loop = asyncio.get_running_loop()
+        while True:
+            if len(self.acknowledged) == len(self._sent_s):
+                self._newest_s = loop.time()
+            elif loop.time() - self._newest_s >= STALLED_S:
+                raise StalledError(
+                    f"for {STALLED_S:g} s no broker has acknowledged anything, while "
+                    f"{len(self._sent_s) - len(self.acknowledged):,} publications wait for it"
+                )
+            await asyncio.sleep(STALLED_S / 60)
 
     async def _come_and_go(
         self, row: SubscriptionRow, client: Client, started_s: float, end_us: int
@@ -266,6 +301,8 @@ class Players:
         try:
             payload = msgspec.json.encode(key)
             await client.publish(self.topic, payload, attributes=event.attributes)
+            self.acknowledged.add(key)
+            self._newest_s = asyncio.get_running_loop().time()
         except (ClientError, ValueError) as error:
             kind = ClientError if isinstance(error, ClientError) else ReplayError
             name = f"event {event.sequence} of {event.publisher}"
@@ -326,6 +363,15 @@ async def _all(connecting: Iterable[Coroutine[None, None, None]]) -> None:
     async with _group() as group:
         for coroutine in connecting:
             group.create_task(coroutine)
+
+
+@asynccontextmanager
+async def _ended_by(watching: Coroutine[None, None, None]) -> AsyncIterator[None]:
+    """Ends when what is within does, and both with an error of what is `watching`."""
+    async with _group() as group:
+        task = group.create_task(watching)
+        yield
+        task.cancel()
 
 
 @asynccontextmanager
