@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from shoal.broker.effects import Effect, EndLink, LinkState, Received, Send, Started
+from shoal.broker.effects import Effect, EndLink, LinkState, Received, Remember, Send, Started
 from shoal.broker.strategy import BrokerContext
 from shoal.model import Subscription
 from shoal.overlays.octopia.messages import BitsSaid, TablesSaid
@@ -215,3 +215,27 @@ def test_who_starts_waits_for_those_that_lead_to_the_cluster_since_its_neighbour
     strategy.receive("c0", TablesSaid(), 6, out)
     assert strategy.is_ready
     assert Send("b1", BitsSaid()) in out
+
+
+def test_who_came_and_starts_again_knows_who_was_there_from_the_beginning() -> None:
+    """It took itself for the first of its cluster, said that it knew all, and what it was sent was
+    settled and lost (growth seed 1018)."""
+    parameters = Parameters(rows=rows("ab", 2), parents=(0,))
+    context = BrokerContext("n", (), Random(1), expected=("b1",))
+    first, out = Octopia(context, parameters), list[Effect]()
+    first.start(Started(former=(), give_up_us=3 * SECOND_US, facts={}), 1, out)
+    first.link("b1", LinkState.UP, 2, out)
+    founders = Roster(parameters.product()).places.values()
+    first.receive("b1", Places((*founders, Place("n", 10, Stay.THERE, 10, 2, 0, 1))), 3, out)
+    facts = [each.facts for each in out if isinstance(each, Remember)][-1]
+    second = Octopia(context, parameters)
+    second.start(Started(former=("b1",), give_up_us=3 * SECOND_US, facts=facts), 20, [])
+    assert second.product.brokers == first.product.brokers
+    assert second.is_placed
+    assert not second.is_ready
+    # Earlier versions remembered only who came.
+    third = Octopia(context, parameters)
+    facts = {"places": [each for each in facts["places"] if each[0] == "n"]}
+    third.start(Started(former=("b1",), give_up_us=3 * SECOND_US, facts=facts), 20, [])
+    assert third.product.brokers == ("n",)
+    assert not third.is_ready

@@ -286,5 +286,6 @@ class Octopia(BaseStrategy):
                 out.append(Notify(client, Rejected(str(error))))
 
     def _learn(self, now_us: int, out: list[Effect]) -> None:
-        if self._comes and len(self.product.regions_of(self.cluster)) > 1:
+        is_first = len(self.product.regions_of(self.cluster)) == 1
+        if self._comes and not (is_first and self._roster.knows_founders):
             self._resident.exchange.learn(now_us, out)

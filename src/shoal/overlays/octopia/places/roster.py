@@ -84,6 +84,8 @@ class Roster:
             parent = product.parent(region)
             above = NOWHERE if parent is None else parent
             self.places[broker] = Place(broker, 0, Stay.THERE, 0, region, cluster, above)
+        # Of these a broker that starts knows without being told.
+        self._founders = frozenset(self.places)
 
     def hear(self, places: Iterable[Place]) -> list[Place]:
         """Take in words about brokers; those that are news."""
@@ -117,9 +119,18 @@ class Roster:
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """What must outlast a restart: what differs from the network file."""
-        later = [place for place in self.places.values() if place.version]
+        """What must outlast a restart: what differs from the network file.
+
+        The file of who comes does not say where the others are.
+        """
+        places, founders = self.places.values(), self._founders
+        later = [each for each in places if each.version or each.broker not in founders]
         return {"places": msgspec.to_builtins(later)}
+
+    @property
+    def knows_founders(self) -> bool:
+        """Whether it knows who was there from the beginning: earlier versions did not remember."""
+        return any(place.since == 0 and place.position for place in self.places.values())
 
     def changed(self, broker: BrokerId, now_us: int, stay: Stay) -> Place:
         """The next word about a broker."""
