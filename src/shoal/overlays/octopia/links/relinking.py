@@ -14,9 +14,12 @@ For that word goes from broker to broker the way that publications for who relin
 the new parent to the former: each that hears it sends nothing more the old way, and what it had
 sent is in front of the word.  Nobody else does anything for that, of whatever version.
 
+Nobody waits in a circle: the word waits for nothing, and a sweep waits for another who relinks only
+where it comes from below that one, not where what is kept there is for whom it comes from.
+
 The other design was that everybody whose way changes keeps what is for there, sweeps the old way,
 and then passes the word on: the sweeps come one after the other, and wait for each other where
-several turn at once.
+several relink at once.
 """
 
 from __future__ import annotations

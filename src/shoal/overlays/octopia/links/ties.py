@@ -30,9 +30,9 @@ class Ties:
     `linked` are all neighbours, `given` those that the driver links by itself.  `say_up` tells the
     cluster to whom this one links up; with `has_linked_up` it was told.  `catch_up` tells a broker
     what it was not while another was linked up to, or only the own table.  A link that another end
-    needs (`is_needed`) is not ended.  `is_doubtful` says of a cluster, at a
-    time, whether what went to who entered it before may still come back.  Without `keeps_order` an
-    entry that changes is left at once.
+    needs (`is_needed`) is not ended.  `is_doubtful` says of a cluster, at a time, whether what went
+    to who entered it before may still come back.  Without `keeps_order` who is used for anything is
+    left at once.
     """
 
     def __init__(
