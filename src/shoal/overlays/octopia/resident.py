@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 
 from shoal.broker.effects import Continue, Effect, LinkReady, Send, Settled, TimerKey
-from shoal.broker.messages import Advertise, Carrier, Message, Unadvertise
-from shoal.broker.strategy import unexpected
+from shoal.broker.messages import Carrier, Message
 from shoal.model import BrokerId
 from shoal.overlays.merging import OwnMerging
 from shoal.overlays.octopia import routing
+from shoal.overlays.octopia.hearing import Hearing
 from shoal.overlays.octopia.known import bits, exchange
 from shoal.overlays.octopia.known.bits import Bits
 from shoal.overlays.octopia.known.cluster_tables import ClusterTables
@@ -22,33 +22,19 @@ from shoal.overlays.octopia.known.exchange import Exchange
 from shoal.overlays.octopia.known.hosted import Hosted
 from shoal.overlays.octopia.known.tables import Entry, Tables
 from shoal.overlays.octopia.links import attachments, relinking
-from shoal.overlays.octopia.links.attachments import Attachment
 from shoal.overlays.octopia.links.departing import Departing
 from shoal.overlays.octopia.links.relinking import Relinking
 from shoal.overlays.octopia.links.sweeps import Sweeps
 from shoal.overlays.octopia.links.ties import Ties
 from shoal.overlays.octopia.messages import (
-    BitCleared,
-    BitSet,
-    BitsSaid,
     DepartingMessage,
-    EntryLeft,
     HomeChange,
     HomeTable,
     Notification,
-    NumbersBegin,
-    NumbersEnd,
-    NumbersOpen,
     Spread,
     Sweep,
     Swept,
     TablesKnown,
-    TablesSaid,
-    TableWanted,
-    WayCleared,
-    WayClosed,
-    WayLost,
-    WayOpened,
 )
 from shoal.overlays.octopia.order import gate
 from shoal.overlays.octopia.parameters import UNORDERED, Parameters
@@ -57,7 +43,6 @@ from shoal.overlays.octopia.places.roster import Place, Roster, Stay
 from shoal.overlays.octopia.routing import Routing
 from shoal.overlays.octopia.ways import keeping
 from shoal.overlays.octopia.ways.outputs import Outputs
-from shoal.overlays.tree.messages import AdvertisementsSaid
 
 
 class Resident:
@@ -117,10 +102,10 @@ class Resident:
             linked,
             given,
             parameters.retry_us,
-            self._say_up,
-            self._catch_up,
+            lambda out: self.cluster_tables.say_up(out),
+            lambda broker, is_own, out: self.cluster_tables.catch_up(broker, is_own, out),
             self._is_link_needed,
-            self._is_doubtful,
+            lambda cluster, now_us: self.routing.numbering.is_doubtful(cluster, now_us),
             keeps_order=parameters.dynamic not in UNORDERED,
             has_linked_up=not comes,
         )
@@ -157,6 +142,17 @@ class Resident:
         )
         self.entering = Entering(self.tables, self.bits, self.exchange)
         self.departing = Departing(broker, self)
+        self.hearing = Hearing(
+            self.tables,
+            self.cluster_tables,
+            self.hosted,
+            self.entering,
+            self.exchange,
+            self.routing,
+            self.departing,
+            self._hear_all,
+            self._hear_own,
+        )
 
     def begin_linked(self, neighbours: Collection[BrokerId]) -> None:
         """These were there before anything was said, so there is nothing to say."""
@@ -170,12 +166,6 @@ class Resident:
         """Whether this broker may link up to a neighbour of its cluster."""
         region = self.product.position(broker).region
         return self.product.is_above(region, self.region, self.cluster)
-
-    def _say_up(self, out: list[Effect]) -> None:
-        self.cluster_tables.say_up(out)
-
-    def _catch_up(self, broker: BrokerId, is_own: bool, out: list[Effect]) -> None:
-        self.cluster_tables.catch_up(broker, is_own, out)
 
     def _goes_on(self, neighbour: BrokerId, source: BrokerId | None) -> bool:
         """Whether a change of a table goes to a neighbour over the tree, or for want of one."""
@@ -389,9 +379,6 @@ class Resident:
         is_held_back = broker in self._frozen or broker in self._still
         return broker in self._usable and not is_held_back
 
-    def _is_doubtful(self, cluster: int, now_us: int) -> bool:
-        return self.routing.numbering.is_doubtful(cluster, now_us)
-
     def _is_silent(self, broker: BrokerId) -> bool:
         return broker in self.met and broker not in self._usable
 
@@ -435,65 +422,24 @@ class Resident:
             self.sweeps.receive(neighbour, message, out)
             self.settle(now_us, out, is_retried=False)
         elif self._is_primary(neighbour):
-            self._hear_primary(neighbour, message, now_us, out)
+            self.hearing.primary(neighbour, message, now_us, out)
         else:
-            self._hear_secondary(neighbour, message, now_us, out)
+            self.hearing.secondary(neighbour, message, now_us, out)
 
-    def _hear_primary(
-        self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]
+    def _hear_own(
+        self, neighbour: BrokerId, message: HomeChange | HomeTable, now_us: int, out: list[Effect]
     ) -> None:
-        match message:
-            case HomeChange() | HomeTable():
-                self.cluster_tables.change(neighbour, message, now_us, out)
-                if message.region == self.region and self.relinking.is_back(neighbour, message):
-                    self._end_relinking(now_us, out)
-                    self.settle(now_us, out)
-            case TablesKnown(versions):
-                self.cluster_tables.say_tables(neighbour, versions, out)
-            case TableWanted(region) if region in self.tables.homes:
-                self.cluster_tables.say_table(neighbour, region, out)
-            case TablesSaid():
-                self.exchange.learnt()
-                self._hear_all(neighbour, self.ties.up, now_us, out)
-            case _:
-                raise unexpected(message, f"primary neighbour {neighbour}")
+        """A neighbour says what it knows of the table of this broker."""
+        if self.relinking.is_back(neighbour, message):
+            self._end_relinking(now_us, out)
+            self.settle(now_us, out)
 
-    def _hear_secondary(
-        self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]
-    ) -> None:
-        match message:
-            case Advertise(advertisement):
-                self.entering.advertise(neighbour, advertisement, now_us, out)
-            case Unadvertise(id):
-                self.entering.unadvertise(neighbour, id)
-            case AdvertisementsSaid():
-                self.entering.all_said(neighbour, out)
-            case EntryLeft():
-                self.entering.hosts.discard(neighbour)
-                self.departing.look(now_us, out)
-            case BitSet(id, filters, more):
-                self.hosted.set(neighbour, id, filters, is_more=more)
-            case BitCleared(id):
-                self.hosted.clear(neighbour, id)
-            case NumbersBegin() | NumbersEnd() | NumbersOpen():
-                self.routing.gate.hear(neighbour, message, now_us, out)
-            case WayLost():
-                self.routing.gate.doubt(now_us)
-            case WayClosed() | WayOpened() | WayCleared():
-                self.routing.clearing.hear(neighbour, message)
-                self.routing.clearing.go_on(now_us, out)
-            case BitsSaid():
-                self.hosted.all_said(neighbour)
-                purpose = self.ties.entries.get(self.product.position(neighbour).cluster)
-                if purpose is not None:
-                    self._hear_all(neighbour, purpose, now_us, out)
-            case _:
-                raise unexpected(message, f"secondary neighbour {neighbour}")
-
-    def _hear_all(
-        self, neighbour: BrokerId, purpose: Attachment, now_us: int, out: list[Effect]
-    ) -> None:
+    def _hear_all(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
         """A neighbour has said all that must be known of it."""
+        cluster = self.product.position(neighbour).cluster
+        purpose = self.ties.up if cluster == self.cluster else self.ties.entries.get(cluster)
+        if purpose is None:
+            return
         self._usable.add(neighbour)
         self.routing.giving_back.spoken(neighbour, out)
         out.append(LinkReady(neighbour))
