@@ -6,7 +6,16 @@ from random import Random
 
 import pytest
 
-from shoal.broker.effects import Effect, EndLink, LinkState, Received, Remember, Send, Started
+from shoal.broker.effects import (
+    Effect,
+    EndLink,
+    Leave,
+    LinkState,
+    Received,
+    Remember,
+    Send,
+    Started,
+)
 from shoal.broker.strategy import BrokerContext
 from shoal.model import Subscription
 from shoal.overlays.octopia.messages import BitsSaid, TablesSaid
@@ -239,3 +248,21 @@ def test_who_came_and_starts_again_knows_who_was_there_from_the_beginning() -> N
     third.start(Started(former=("b1",), give_up_us=3 * SECOND_US, facts=facts), 20, [])
     assert third.product.brokers == ("n",)
     assert not third.is_ready
+
+
+@pytest.mark.parametrize("heard", [0, 1, 2, 3])
+def test_who_goes_asks_anew_who_has_forgotten_what_it_heard(heard: int) -> None:
+    """A neighbour died, and was back before anybody missed it: who was to go waited for its answer
+    for ever, and so did all others that were to go (growth seed 1100)."""
+    here = ProductStage("ab", (0,), 1)
+    here.handle("b0", Leave())
+    words = [*here.links["b0", "a0"]]
+    assert words
+    for _ in range(heard):
+        for way in (("b0", "a0"), ("a0", "b0")):
+            here.carry(*way, len(here.links[way]))
+    for way in here.links:
+        here.links[way].clear()
+    here.mend_link("a0", "b0")
+    here.settle()
+    assert here.brokers["a0"].strategy.product.brokers == ("a0",)

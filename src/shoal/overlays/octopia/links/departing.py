@@ -14,7 +14,7 @@ the first of those below it.  For everybody else ways stay as they are.
 | the centre | Turn, and all have turned | leads to the others; Go to them; Parted |
 | a neighbour | Go | links up to the centre; Parted |
 | who goes | all have parted | ends its links |
-| | its neighbours change meanwhile | begins anew |
+| | its neighbours change meanwhile, or one has forgotten | begins anew |
 
 So what went over the leaver has arrived everywhere before anything goes past it, and who misses a
 word because a link fails is repaired as if the leaver had died (`attachments.py`).
@@ -176,6 +176,11 @@ class Departing:
         """A link came up anew: what was said over it may be lost."""
         if self.is_ending:
             out.append(EndLink(neighbour))
+        elif self._awaited is not None and neighbour in self._neighbours:
+            if self._is_turning:
+                self._awaited.discard(neighbour)
+            else:
+                self._awaited = None
         for leaver, part in list(self._parts.items()):
             if neighbour == leaver:
                 del self._parts[leaver]
