@@ -131,7 +131,7 @@ def _advice(parameters: msgspec.Struct, tables: Tables) -> str:
         for values in zip(*columns.values(), strict=True)
     ]
     links = zip(tables["links"]["left"], tables["links"]["right"], strict=True)
-    advice = recommend(links, rows, 2 * parameters.interval_us, parameters)
+    advice = recommend(links, rows, parameters.renewed_us, parameters)
     return as_toml(advice, parameters.heuristic) if advice.exchanges else NOTHING
 
 

@@ -388,7 +388,7 @@ def _advice(network: Network, statuses: Statuses) -> str:
         except TopologyError:
             problem = f"{network.name}: not all links are known: {'; '.join(silent)}"
             raise UserError(problem) from None
-    advice = recommend(links, _proposals(statuses), 2 * parameters.interval_us, parameters)
+    advice = recommend(links, _proposals(statuses), parameters.renewed_us, parameters)
     return as_toml(advice, parameters.heuristic, [*_how_advised(parameters), *silent])
 
 

@@ -7,6 +7,8 @@
 | a proposal comes | adds what it says of the cycle, and passes it on along the cycle |
 | it comes to the new link's other end | the sum decides which link goes: begun, or advised |
 
+Where nothing changes it broadcasts less often (`deciding/pace.py`).
+
 Nothing is kept of a proposal on its way: it carries all there is, and whoever cannot agree drops it
 and records why.  What is known of others is forgotten when it is not said again.
 
@@ -25,12 +27,14 @@ from shoal.broker.effects import Costs, Effect, Record, Send, SetTimer, TimerKey
 from shoal.model import BrokerId, ClientId
 from shoal.overlays.self_organising.deciding.interest import (
     Cache,
+    Ids,
     Summary,
     bloom_filter,
     notification_id,
     smallest,
 )
 from shoal.overlays.self_organising.deciding.neighbourhood import Hop, Neighbourhood, Way, cycle_of
+from shoal.overlays.self_organising.deciding.pace import Pace
 from shoal.overlays.self_organising.deciding.planner import (
     ON_ITS_WAY_US,
     VARIATION,
@@ -85,7 +89,14 @@ class Decisions:
         is_counted &= parameters.heuristic is Heuristic.COST_AND_INTEREST
         # Where notifications came from and went to, if that counts.
         self._trails = Trails(parameters.interval_us // WINDOWS) if is_counted else None
+        self._pace = Pace(parameters.rest_intervals)
+        # Whether it has new links, and others are to tell it of themselves.
+        self._asks = True
+        # Who is behind a neighbour, and which.
+        self._behind: dict[BrokerId, BrokerId] = {}
         self._costs: Costs | None = None
+        # What others were told last.
+        self._told = Costs(0.0, {})
         self._last: tuple[ClientId, int] | None = None
         # When links to these were proposed last.
         self._proposed: dict[BrokerId, int] = {}
@@ -108,6 +119,7 @@ class Decisions:
         """A local client published this or got it."""
         if publication != self._last:  # mostly one that several clients get
             self._last = publication
+            self._pace.note(publication[0])
             self._cache.add(notification_id(*publication))
 
     @property
@@ -134,6 +146,8 @@ class Decisions:
 
     def costs(self, costs: Costs) -> None:
         self._costs = costs
+        if _differ(costs, self._told, self._neighbours):
+            self._pace.stir()
 
     def interval(self, now_us: int, out: list[Effect]) -> None:
         """An interval ends, and another begins."""
@@ -141,17 +155,23 @@ class Decisions:
         self._around.turn()
         if self._trails is not None:
             self._trails.turn(now_us)
-        summary = self._summary()
+        ids = self._cache.turn()
         self._proposed = {
             other: at_us
             for other, at_us in self._proposed.items()
             if now_us < at_us + ON_ITS_WAY_US
         }
+        self._behind = {name: by for name, by in self._behind.items() if name in self._around}
         self._said = {pair: why for pair, why in self._said.items() if self._is_near(pair)}
         if self._costs is None:
             return
+        every = self._pace.turn()
+        if not every:
+            return
         way = (Hop(self._broker, self._costs.here),)
-        broadcast = Broadcast(self._parameters.neighbourhood_hops, summary, way)
+        hops, summary = self._parameters.neighbourhood_hops, self._summary(ids)
+        broadcast = Broadcast(hops, summary, way, every, self._asks)
+        self._asks, self._told = False, self._costs
         out.extend(Send(neighbour, broadcast) for neighbour in self._neighbours)
 
     def _set_timer(self, now_us: int, out: list[Effect]) -> None:
@@ -159,16 +179,22 @@ class Decisions:
         interval_us = self._parameters.interval_us
         out.append(SetTimer(TIMER, now_us + round(interval_us * self._random.uniform(*VARIATION))))
 
-    def _summary(self) -> Summary:
+    def _summary(self, ids: Ids) -> Summary:
         parameters = self._parameters
         make = smallest if parameters.exact_when_smaller else bloom_filter
-        return make(self._cache.turn(), parameters.filter_bits, parameters.filter_hashes)
+        return make(ids, parameters.filter_bits, parameters.filter_hashes)
 
     def _is_near(self, pair: tuple[BrokerId, BrokerId]) -> bool:
         return all(end == self._broker or end in self._around for end in pair)
 
+    def linked(self, now_us: int) -> None:
+        """Its links have changed, but not by an exchange: it may be somewhere else than before."""
+        self._asks = True
+        self.turned(now_us)
+
     def turned(self, now_us: int) -> None:
         """What passes this broker's links goes other ways from now on."""
+        self._pace.stir()
         if self._trails is not None:
             self._trails.begin(now_us)
 
@@ -184,14 +210,27 @@ class Decisions:
             return
         if self._around.is_full and origin not in self._around:
             return
-        self._around.heard(origin, broadcast.summary)
+        self._meet(origin, neighbour if len(broadcast.way) == 2 else "", asks=broadcast.asks)
+        self._around.heard(origin, broadcast.summary, broadcast.every)
         shared = self._around.shared(neighbour)
         way = (*broadcast.way, Hop(self._broker, costs.here, costs.links[neighbour], shared))
         if broadcast.hops > 1:
-            further = Broadcast(broadcast.hops - 1, broadcast.summary, way)
+            further = msgspec.structs.replace(broadcast, hops=broadcast.hops - 1, way=way)
             out.extend(Send(each, further) for each in self._neighbours if each != neighbour)
         if len(way) > 2:
             self._propose(way, costs, now_us, out)
+
+    def _meet(self, origin: BrokerId, behind: BrokerId, *, asks: bool) -> None:
+        """Who is new here, or near, is to hear of this broker soon, as it asks others to.
+
+        Else it could not weigh links with it, nor come to it when `behind` is lost.
+        """
+        if asks or origin not in self._around or behind != self._behind.get(origin, ""):
+            self._pace.stir()
+        if behind:
+            self._behind[origin] = behind
+        else:
+            self._behind.pop(origin, None)
 
     def _is_on(self, way: Way) -> bool:
         """While two links are exchanged there may be a cycle."""
@@ -407,3 +446,10 @@ def _with_costs(row: ProposalRecord, decision: Decision | None) -> ProposalRecor
         return row
     costs = {"cost_now": decision.cost_now, "cost_then": decision.cost_then}
     return msgspec.structs.replace(row, **costs)
+
+
+def _differ(costs: Costs, told: Costs, neighbours: Collection[BrokerId]) -> bool:
+    """Whether messages cost another sum than was told, by a factor of more than two."""
+    pairs = [(costs.here, told.here)]
+    pairs += [(costs.links.get(each, 0.0), told.links.get(each, 0.0)) for each in neighbours]
+    return any(max(pair) > 2 * min(pair) for pair in pairs)

@@ -15,7 +15,7 @@ from shoal.overlays.self_organising.deciding.interest import Summary
 from shoal.overlays.self_organising.deciding.neighbourhood import Hop
 from shoal.overlays.self_organising.deciding.planner import Cycle
 from shoal.overlays.self_organising.deciding.trails import Trail
-from shoal.overlays.self_organising.parameters import MAX_HOPS
+from shoal.overlays.self_organising.parameters import MAX_HOPS, MAX_INTERVALS
 
 # What a notification may cost at one place, and all that are shared on a cycle: nothing that is
 # computed of these is infinite.
@@ -26,16 +26,21 @@ MAX_SUM = 1e30
 class Broadcast(Message, frozen=True):
     """From one neighbour to the next: what the way's first broker was interested in lately.
 
-    It goes `hops` links further, this one included.
+    It goes `hops` links further, this one included.  The next comes in `every` intervals, unless
+    something changes.  Who `asks` knows nothing yet of those around it.
     """
 
     hops: int
     summary: Summary
     way: tuple[Hop, ...]
+    every: int = 1
+    asks: bool = False
 
     def check(self, sender: BrokerId) -> None:
         """ProtocolError unless it can have come from this neighbour."""
         way = self.way
+        if not 1 <= self.every <= MAX_INTERVALS:
+            raise ProtocolError(f"a broadcast in {self.every} intervals")
         if not way or self.hops < 1 or len(way) + self.hops > MAX_HOPS + 1:
             raise ProtocolError(f"a broadcast of {len(way)} hops, to go on for {self.hops}")
         _check_distinct([hop.broker for hop in way])

@@ -39,6 +39,7 @@ MAX_FILTER_HASHES = 32
 # A day.
 MAX_INTERVAL_US = 86_400_000_000
 MAX_COUNT = 1_000_000
+MAX_INTERVALS = 1_000
 
 
 class Heuristic(enum.Enum):
@@ -91,6 +92,8 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     mode                  exchange links, or record what would be exchanged (ours): advice
     neighbourhood_hops    how far broadcasts go (5, eta): 4
     interval_us           between two broadcasts (5, 250 ticks): 25 s
+    rest_intervals        the most intervals between two broadcasts of a broker around which nothing
+                          changes (ours): 8; 1 is the paper, which broadcasts in each
     interest              in which notifications a broker is interested: what its clients publish
                           and get (4.1: local), or all that pass it (ours): passing, as trees of
                           many brokers become cheaper by it whatever links cost
@@ -120,6 +123,7 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     mode: Mode = Mode.ADVICE
     neighbourhood_hops: int = 4
     interval_us: int = 25_000_000
+    rest_intervals: int = 8
     interest: Interest = Interest.PASSING
     cache_entries: int = 8_192
     filter_bits: int = 100_000
@@ -137,9 +141,15 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     publishers: Publishers = Publishers.STAY
     grape: GrapeParameters = GrapeParameters()
 
+    @property
+    def renewed_us(self) -> int:
+        """Within so long a broker at rest says all again that it advises."""
+        return (self.rest_intervals + 1) * self.interval_us
+
     def __post_init__(self) -> None:
         _check("neighbourhood_hops", self.neighbourhood_hops, 1, MAX_HOPS)
         _check("interval_us", self.interval_us, 1, MAX_INTERVAL_US)
+        _check("rest_intervals", self.rest_intervals, 1, MAX_INTERVALS)
         _check("cache_entries", self.cache_entries, 1, MAX_CACHE_ENTRIES)
         _check("filter_bits", self.filter_bits, 1, MAX_FILTER_BITS)
         _check("filter_hashes", self.filter_hashes, 1, MAX_FILTER_HASHES)

@@ -180,7 +180,7 @@ class SelfOrganising(AroundTree):
 
     def link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
         self.overlay.link(neighbour, state, now_us, out)
-        self.decisions.turned(now_us)
+        self.decisions.linked(now_us)
 
     def returned(
         self, neighbour: BrokerId, carrier: Carrier, now_us: int, out: list[Effect]

@@ -60,7 +60,11 @@ def stage(
 
     They exchange as in the paper: for any gain, interested in what their own clients are.
     """
-    paper: dict[str, object] = {"least_gain_percent": 0, "interest": Interest.LOCAL}
+    paper: dict[str, object] = {
+        "least_gain_percent": 0,
+        "interest": Interest.LOCAL,
+        "rest_intervals": 1,
+    }
     made = Stage(links, "self_organising", Parameters(**(paper | parameters)))  # type: ignore[arg-type]
     for broker in made.brokers:
         pairs = [pair for pair in costs if broker in pair]

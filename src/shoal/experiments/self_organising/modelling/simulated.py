@@ -62,6 +62,7 @@ def parameters_of(setting: Setting) -> Parameters:
         mode=Mode.EXCHANGE,
         neighbourhood_hops=setting.hops,
         interval_us=setting.interval * TICK_US,
+        rest_intervals=1,
         interest=Interest.PASSING if setting.passing else Interest.LOCAL,
         exact_when_smaller=False,
         three_way=ThreeWay.COUNTED if setting.counted else ThreeWay.MEAN,

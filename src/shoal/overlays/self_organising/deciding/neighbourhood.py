@@ -2,9 +2,10 @@
 
 Broadcasts bring it.  Each entry lives as long as broadcasts refresh it: at the end of an interval
 those go that were not refreshed since the end of the one before (second chance), so one that is out
-of reach is forgotten after one interval to two.  Links that are exchanged change the ways to
-others, not what these want: nothing is forgotten for that, or brokers would wait for an interval
-after each exchange before they know enough for the next.
+of reach is forgotten after one interval to two; who said that it broadcasts in so many intervals
+only is remembered for as many more.  Links that are exchanged change the ways to others, not what
+these want: nothing is forgotten for that, or brokers would wait for an interval after each exchange
+before they know enough for the next.
 
 >>> from shoal.overlays.self_organising.deciding.interest import exact, notification_id
 >>> cache = Cache(entries=10)
@@ -52,11 +53,13 @@ Way = Sequence[Hop]
 class _Known:
     """One broker: its last broadcast, and what it has in common with this one."""
 
-    __slots__ = ("is_referenced", "shared", "summary")
+    __slots__ = ("is_referenced", "left", "shared", "summary")
 
-    def __init__(self, summary: Summary, shared: int) -> None:
+    def __init__(self, summary: Summary, shared: int, left: int) -> None:
         self.summary = summary
         self.shared = shared
+        # Intervals that it is remembered for once it is not referenced any more.
+        self.left = left
         self.is_referenced = True
 
 
@@ -79,18 +82,21 @@ class Neighbourhood:
     def __contains__(self, broker: BrokerId) -> bool:
         return broker in self._known
 
-    def heard(self, origin: BrokerId, summary: Summary) -> None:
-        """A broadcast of this broker came."""
+    def heard(self, origin: BrokerId, summary: Summary, every: int = 1) -> None:
+        """A broadcast of this broker came; the next comes in so many intervals."""
         shared = self._cache.common(summary)
         self._drop(origin)
-        self._known[origin] = _Known(summary, shared)
+        # One more, as intervals are not all alike; the paper's end with a broadcast each.
+        self._known[origin] = _Known(summary, shared, every + (every > 1))
         self._sum += shared
 
     def turn(self) -> None:
         """An interval ends: forget who was not heard of since the last one ended."""
         for broker, known in list(self._known.items()):
             if not known.is_referenced:
-                self._drop(broker)
+                known.left -= 1
+                if known.left <= 0:
+                    self._drop(broker)
             known.is_referenced = False
 
     def _drop(self, broker: BrokerId) -> None:

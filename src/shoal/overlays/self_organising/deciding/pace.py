@@ -1,0 +1,75 @@
+"""When a broker broadcasts: each interval while something changes, else less and less often (ours).
+
+The paper's brokers broadcast each interval, for ever; and as requests follow broadcasts, these cost
+most of what a tree at rest has for the heuristic.  Here each broadcast that nothing has changed
+before makes the time to the next twice as long, up to so many intervals, and says how long that is:
+others remember what it says until then (`neighbourhood.py`).  What changes is told within an
+interval: links of this broker, what it costs, who it has not known so far, what it is interested
+in.  Notifications come by chance, so an interest has changed where publishers of a quarter of them
+have other rates than when it was last told, by more than chance explains.
+
+>>> pace = Pace(most=4)
+>>> [pace.turn() for _ in range(9)]
+[1, 2, 0, 4, 0, 0, 0, 4, 0]
+>>> pace.stir(), pace.turn(), pace.turn()
+(None, 1, 2)
+>>> for _ in range(20):
+...     pace.note("P")
+>>> pace.turn(), pace.turn()
+(1, 1)
+"""
+
+from __future__ import annotations
+
+from shoal.model import ClientId
+
+# Of more publishers in one interval nothing is noted.
+MOST_PUBLISHERS = 4_096
+# So many standard deviations are no chance, and such a part of all notifications is a change.
+DEVIATIONS, PART = 3, 4
+
+
+class Pace:
+    """One broker's: at least one broadcast in `most` intervals; with 1 in each, as in the paper."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._every = 1
+        # Intervals to the next broadcast, unless something changes.
+        self._left = 0
+        self._is_stirred = True
+        # How many notifications of each publisher there were in this interval, and in the one that
+        # was told last.
+        self._noted: dict[ClientId, int] = {}
+        self._told: dict[ClientId, int] = {}
+
+    def stir(self) -> None:
+        """Something has changed: the next interval ends with a broadcast."""
+        self._is_stirred = True
+
+    def note(self, publisher: ClientId) -> None:
+        """There was a notification of this publisher's in which the broker is interested."""
+        if self._most > 1 and (publisher in self._noted or len(self._noted) < MOST_PUBLISHERS):
+            self._noted[publisher] = self._noted.get(publisher, 0) + 1
+
+    def turn(self) -> int:
+        """An interval ends: within how many the broadcast after this one comes; 0: none now."""
+        noted, self._noted = self._noted, {}
+        self._left -= 1
+        has_changed = self._is_stirred or _differ(self._told, noted)
+        if self._left > 0 and not has_changed:
+            return 0
+        self._every = 1 if has_changed else min(2 * self._every, self._most)
+        self._left, self._is_stirred, self._told = self._every, False, noted
+        return self._every
+
+
+def _differ(told: dict[ClientId, int], noted: dict[ClientId, int]) -> bool:
+    """Whether rates have changed; a difference of two counts varies as their sum does."""
+    changed, total = 0, 0
+    for publisher in told.keys() | noted.keys():
+        before, now = told.get(publisher, 0), noted.get(publisher, 0)
+        total += before + now
+        if (before - now) ** 2 > DEVIATIONS**2 * (before + now):
+            changed += abs(before - now)
+    return PART * changed > total
