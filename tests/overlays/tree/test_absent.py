@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from random import Random
 
 import pytest
 
@@ -13,6 +14,7 @@ from shoal.overlays.registry import strategy_factory
 from shoal.overlays.self_organising.parameters import Mode, Parameters
 from shoal.overlays.tree.messages import Absent
 from shoal.simulation.world import World
+from tests.examples import examples
 from tests.seeds.networks.random_network import SECOND_US, SeededUnderlay
 
 FAULT_US = 20 * SECOND_US
@@ -102,3 +104,40 @@ def test_only_when_the_leaver_has_gone_its_neighbours_are_opened(state: LinkStat
     effects = broker.handle(LinkChanged("B", state), 3)
     opened = [OpenLink("X", is_lasting=True)] if state is LinkState.ENDED else []
     assert [each for each in effects if isinstance(each, OpenLink)] == opened
+
+
+@pytest.mark.parametrize("system", systems())
+def test_who_is_all_that_absent_brokers_have_in_common_waits_for_one(system: str) -> None:
+    world = begin(system, [("B", "X"), ("B", "Y")])
+    world.crash(FAULT_US, "Y")
+    world.restart(BACK_US + 100 * SECOND_US, "X")
+    world.restart(BACK_US + 200 * SECOND_US, "Y")
+    world.run(BACK_US + 100 * SECOND_US)
+    assert not world.departures
+    world.run(END_US + 200 * SECOND_US)
+    assert world.links == [("X", "Y")]
+
+
+@pytest.mark.parametrize("system", systems())
+@pytest.mark.parametrize("seed", [*range(examples(15)), 73, 149, 315, 393])
+def test_brokers_are_away_while_others_leave(seed: int, system: str) -> None:
+    """The last four: one lay between two that were away."""
+    random = Random(f"absent/{seed}")
+    names = [f"N{number}" for number in range(random.randint(4, 8))]
+    links = [
+        tuple(sorted((names[random.randrange(number)], names[number])))
+        for number in range(1, len(names))
+    ]
+    world = World(links, systems()[system], SeededUnderlay(seed), seed=seed)
+    away = random.sample(names, random.choice((1, 1, 2)))
+    others = [name for name in names if name not in away]
+    for name in away:
+        at_us = random.randint(15, 40) * SECOND_US
+        world.crash(at_us, name)
+        world.restart(at_us + random.randint(20 * SECOND_US, 160 * SECOND_US), name)
+    for name in random.sample(others, random.randint(1, max(1, len(others) - 1))):
+        at_us = random.randint(20 * SECOND_US, 120 * SECOND_US)
+        world.queue.push(at_us, partial(_leave, world), name)
+    world.run(7 * 60 * SECOND_US)
+    assert is_tree(list(world.links), {*names} - {*world.departures})
+    assert all(node.machine.strategy.is_ready for node in world.brokers.values())

@@ -1,12 +1,13 @@
 """How a broker leaves a tree: its neighbours take its place (`succession.py`), then it has none.
 
 It waits until it is *quiet*: no clients, no publisher on its way through it, all tables said, of no
-subscription two words, and nobody away who may come back, for a minute at most.  A leaf then ends
-its link, over which it says last who is away.  An inner broker prepares its neighbours, one of
-which is the centre, stops them, and asks again in turn until nothing came in between: tables that
-answer each other are said.  Then it hands over, and hears only the others until it knows of each
-whether it has moved: what it would say before might be old.  Its links to the others end as these
-move, the link to the centre last.
+subscription two words, and nobody away who may come back, for a minute at most.  Where all
+neighbours are away, and they are several, it waits for one of them.  A leaf then ends its link,
+over which it says last who is away.  An inner broker prepares its neighbours, one of which is the
+centre, stops them, and asks again in turn until nothing came in between: tables that answer each
+other are said.  Then it hands over, and hears only the others until it knows of each whether it has
+moved: what it would say before might be old.  Its links to the others end as these move, the link
+to the centre last.
 
 | state | hears | does |
 | --- | --- | --- |
@@ -173,6 +174,8 @@ class Leaver:
         return not (
             succession.around.is_moving
             or any(now_us < since_us + ABSENCE_US for since_us in self._away.values())
+            # Only this broker knows of all of them: one must be back, to be told of the others.
+            or (len(self._away) > 1 and not self._propagation.neighbours)
             or any(row.last_hop is None for row in tables.advertisements.values())
             or any(entry.last_hop is None for entry in tables.subscriptions.values())
             or self._propagation.hearsay
