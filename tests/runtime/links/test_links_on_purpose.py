@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from shoal.broker.effects import EndLink, Input, LinkChanged, LinkState, OpenLink
+from shoal.broker.effects import EndLink, Input, Leave, LinkChanged, LinkState, OpenLink
 from shoal.broker.links.controls import Hello, Whereabouts
 from shoal.broker.links.outbox import LinkLimits
 from shoal.overlays.dynatops.parameters import Parameters
 from shoal.overlays.registry import SYSTEMS
 from shoal.overlays.self_organising.protocol import SelfOrganising
 from shoal.overlays.self_organising.quiet_ring.ring_messages import Standing
+from shoal.overlays.tree.departing import leaving
 from shoal.runtime.links import peer_links
 from shoal.runtime.links.directory import Directory
 from shoal.runtime.storage.journal_files import JournalError
@@ -213,6 +214,31 @@ async def test_who_is_away_and_not_gone_is_dialled_on(
         assert links.neighbours == ["B2"]
         await network.start("B2")
         await until(lambda: told[1:] == [("B2", LinkState.UP)])
+
+
+@on_loop
+@pytest.mark.parametrize("system", ["tree", "self_organising"])
+async def test_who_was_away_as_its_only_neighbour_left_is_linked_to_the_next(
+    system: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(peer_links, "TICK_S", 0.05)
+    monkeypatch.setattr(leaving, "ABSENCE_US", 500_000)
+    limits = LinkLimits(give_up_us=200_000)
+    async with live(TRIPLE, system=system, limits=limits) as network:
+        told = heard(network, "B2")
+        await network.kill("B3")
+        await until(lambda: told == [("B3", LinkState.FAILED)])
+        network.nodes["B2"].bring(Leave())
+        await until(lambda: network.links["B1"].neighbours == ["B3"])
+        await network.kill("B2")
+        await network.start("B3")
+        publisher, subscriber = network.client("P", "B1"), network.client("C", "B3")
+        publisher.advertise("a", "x >= 0")
+        subscriber.subscribe("s", "x >= 0")
+        await until(lambda: len(network.nodes["B1"].machine.strategy.tables.subscriptions) == 1)
+        await publisher.publish({"x": 1})
+        assert await received(subscriber, 1) == [0]
+        assert network.overlays["B3"].links.keys() == {"B1"}
 
 
 @on_loop
