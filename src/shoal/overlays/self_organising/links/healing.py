@@ -128,11 +128,6 @@ class Healing:
             self._behind.setdefault(way[1], {})[way[0]] = None
         self._moved.pop(way[0], None)
 
-    def relinked(self, left: BrokerId, right: BrokerId) -> None:
-        """There is no link between these any more."""
-        self._behind.get(left, {}).pop(right, None)
-        self._behind.get(right, {}).pop(left, None)
-
     # --- links --------------------------------------------------------------------------------
 
     def lost(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
