@@ -18,9 +18,8 @@ from tests.seeds.custody.random_growth import RandomGrowth
 # region that the host's cluster had no broker in.  10: links up made a circle, and a broker looked
 # for the way for ever; who had left was dialled for ever.  93: who had started waited for nobody,
 # as its neighbour had left.  253: what came back did not go to those it was for, as their way had
-# changed.
-QUICK = (0, 8, 253)
-# These are among them.
+# changed.  1155: what waited for a way to a cluster waited for ever when its last broker had left.
+QUICK = (0, 8, 253, 1155)
 SOAK = range(400)
 
 

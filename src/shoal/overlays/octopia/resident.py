@@ -303,8 +303,9 @@ class Resident:
         """
         has_way = self.ties.settle(now_us, out, is_ending=self.departing.is_ending)
         is_retried = (is_retried or has_way) and not is_lost
-        for cluster, purpose in self.ties.entries.items():
-            if purpose.current is None:
+        for cluster in (*self.ties.entries, *self.routing.kept.owed):
+            purpose = self.ties.entries.get(cluster)  # None: the last of its brokers has left
+            if purpose is None or purpose.current is None:
                 self.routing.kept.missed(cluster, now_us, out)
             else:
                 self.routing.kept.found(cluster)
@@ -339,9 +340,8 @@ class Resident:
     @property
     def is_needed(self) -> bool:
         is_apart = self.tables.own.up is not None and self.ties.up.current is None
-        has_clients = self.hosted.rows or self.tables.own.entries
-        is_waiting = self._waits() or self.is_relinking
-        return bool(self.entering.hosts or has_clients or is_waiting or is_apart)
+        has_clients = self.hosted.rows or self.tables.own.entries or self.entering.hosts
+        return bool(has_clients or self._waits() or self.is_relinking or is_apart)
 
     @property
     def is_relinking(self) -> bool:

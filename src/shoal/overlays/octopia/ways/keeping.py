@@ -75,6 +75,15 @@ class Keeping:
         """Whether anything is kept under this key."""
         return key in self._kept
 
+    @property
+    def owed(self) -> set[int]:
+        """The clusters to which anything waits for a way."""
+        return {
+            cluster
+            for part in chain.from_iterable(self._kept.values())
+            for cluster in clusters_of(part.owed)
+        }
+
     def is_inner(self, source: int | None) -> bool:
         """Whether anything waits for a way in this cluster that may have come from a region.
 
