@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
+import msgspec
 import pytest
 
 from shoal.broker.effects import (
@@ -21,6 +22,7 @@ from shoal.broker.effects import (
 from shoal.broker.machine import Broker
 from shoal.broker.messages import (
     Advertise,
+    Carrier,
     Goodbye,
     Message,
     Publish,
@@ -30,6 +32,8 @@ from shoal.broker.messages import (
 )
 from shoal.broker.strategy import BrokerContext
 from shoal.broker.wire import COMMON, Codec, FrameReader
+from shoal.matching import matches
+from shoal.model import Publication
 from shoal.overlays.registry import SYSTEMS, strategy_factory
 from shoal.overlays.trace_rows import SHARED_RECORDS
 from shoal.simulation.judging.checkers import check_deliveries
@@ -135,6 +139,50 @@ def test_who_says_goodbye_gets_nothing_more(system: str) -> None:
     assert before > 0
     assert len(world.trace.deliveries) == before
     assert not [row for row in world.trace.refused if "Goodbye" in row.reason]
+
+
+def test_what_travels_together_may_come_in_pieces(
+    system: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Drivers cut what would hold a broker up, and links what is too long for one frame."""
+    send, cut = Link.send, 0
+
+    def in_pieces(self: Link, input: Received, units: int, ready_us: int) -> int:
+        nonlocal cut
+        message = input.message
+        if not isinstance(message, Carrier) or len(message.publications) < 2:
+            return send(self, input, units, ready_us)
+        cut += 1
+        pieces = [message.with_publications((each,)) for each in message.publications]
+        return sum(send(self, Received(input.neighbour, each), 1, ready_us) for each in pieces)
+
+    monkeypatch.setattr(Link, "send", in_pieces)
+    for seed in (23, 42):
+        network = run(system, seed)
+        together: dict[str, list[Publication]] = {}
+        promised = [(each.publisher, each.filter) for each in network.kept_advertisements]
+        for each in network.publications:
+            if not any(
+                publisher == each.publisher and matches(filter, each.attributes)
+                for publisher, filter in promised
+            ):
+                continue
+            new = msgspec.structs.replace(
+                each, sequence=each.sequence + 10_000, published_us=UNTIL_US
+            )
+            together.setdefault(each.publisher, []).append(new)
+        for publisher, some in together.items():
+            network.world.request(UNTIL_US, publisher, Publish(tuple(some)))
+        network.world.run(UNTIL_US + 2 * SETTLE_US)
+        verdict = check_deliveries(
+            [*network.publications, *(each for some in together.values() for each in some)],
+            [interest for interest, _ in network.interests],
+            sorted(network.world.trace.deliveries, key=lambda row: row.delivered_us),
+            SETTLE_US,
+        )
+        assert (verdict.lost, verdict.duplicates, verdict.phantoms) == ((), (), ())
+        assert verdict.out_of_order == ()
+    assert cut or system == "bluedove"  # which sends publications one by one
 
 
 def test_all_that_is_said_between_brokers_can_travel(

@@ -22,8 +22,8 @@ class LinksSaid(TopicMessage, frozen=True):
 class Stop(msgspec.Struct, frozen=True, array_like=True):
     """A broker of a tree; `before` is the number of the stop it is reached from, a smaller one.
 
-    `number`: of those that the entry has sent there in this view, the first of these publications
-    is that one; -1: they are not for this broker.
+    `number`: of those that the entry has sent there in this view, the first of these publications,
+    as they were sent, is that one; -1: they are not for this broker.
     """
 
     broker: BrokerId
@@ -32,9 +32,15 @@ class Stop(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Along(Arriving, frozen=True):
-    """Publications on their way along a tree, whose first stop is the receiver."""
+    """Publications of one publisher on their way along a tree, whose first stop is the receiver.
+
+    Their numbers follow each other; `first` is that of the first of them as they were sent, from
+    which each knows its place, whichever of them come together.  None from earlier versions: they
+    come as they were sent.
+    """
 
     stops: tuple[Stop, ...]
+    first: int | None = None
 
 
 MESSAGES: Vocabulary = (*OF_VIEWS, LinksSaid, Along)

@@ -9,7 +9,7 @@ that in this order, whichever ways it has come.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import groupby
 
 import msgspec
@@ -49,7 +49,22 @@ class _Line:
 
     def __init__(self) -> None:
         self.next = 0
-        self.early: dict[int, Along] = {}
+        self.early: dict[int, tuple[Along, RoutedPublication]] = {}
+
+    def put(self, carrier: Along, number: int) -> None:
+        """These have come, the first of those that were sent together has this number."""
+        for at, routed in enumerate(carrier.publications):
+            place = number + at
+            if carrier.first is not None:
+                place = number + routed.message_id.number - carrier.first
+            if place >= self.next:
+                self.early[place] = carrier, routed
+
+    def due(self) -> Iterator[tuple[Along, RoutedPublication]]:
+        """Those whose turn it is."""
+        while (each := self.early.pop(self.next, None)) is not None:
+            self.next += 1
+            yield each
 
 
 class Routing:
@@ -83,8 +98,7 @@ class Routing:
     @property
     def held(self) -> int:
         """Publications that wait here for others that were sent before them."""
-        early = (each for line in self._lines.values() for each in line.early.values())
-        return sum(len(each.publications) for each in early)
+        return sum(len(line.early) for line in self._lines.values())
 
     def begin(self, lives: Mapping[BrokerId, int]) -> None:
         """In a new view all is numbered anew."""
@@ -112,12 +126,16 @@ class Routing:
 
     def publish(self, batch: Batch, out: list[Effect]) -> None:
         """Send publications of local clients to all who want them; their root is this broker."""
-        for (topic, homes), group in groupby(batch.publications, self._whither):
-            self._send(tuple(group), topic, homes, batch.again, out)
+        # Numbers that follow each other are as far from their place in the batch.
+        for (topic, homes, _), group in groupby(enumerate(batch.publications), self._whither):
+            publications = tuple(routed for _, routed in group)
+            self._send(publications, topic, homes, batch.again, out)
 
-    def _whither(self, routed: RoutedPublication) -> tuple[Topic, _Homes]:
+    def _whither(self, placed: tuple[int, RoutedPublication]) -> tuple[Topic, _Homes, int]:
+        place, routed = placed
         attributes = routed.publication.attributes
-        return key_of(attributes, self._topic), tuple(self._interests.homes(attributes))
+        homes = tuple(self._interests.homes(attributes))
+        return key_of(attributes, self._topic), homes, routed.message_id.number - place
 
     def _send(
         self,
@@ -138,6 +156,7 @@ class Routing:
             0,
             again,
             (),
+            publications[0].message_id.number,
         )
         if not homes:
             self._arrivals.say_arrived(carrier, out)
@@ -192,6 +211,7 @@ class Routing:
             carrier.hops + 1,
             carrier.again,
             stops,
+            carrier.first,
         )
         self._want(hop, out)
         self._ways.put(hop, onward, out)
@@ -265,8 +285,8 @@ class Routing:
     def _take(self, carrier: Along, number: int, out: list[Effect]) -> None:
         """Deliver in the order in which the entry sent it here."""
         line = self._lines.setdefault((carrier.entry, carrier.life), _Line())
-        if number >= line.next:
-            line.early[number] = carrier
-        while (due := line.early.pop(line.next, None)) is not None:
-            line.next += max(1, len(due.publications))
-            self._arrivals.arrive(due, out)
+        line.put(carrier, number)
+        for _, some in groupby(list(line.due()), lambda each: id(each[0])):
+            due = list(some)
+            together = due[0][0].with_publications(tuple(routed for _, routed in due))
+            self._arrivals.arrive(together, out)
