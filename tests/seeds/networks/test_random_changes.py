@@ -56,9 +56,9 @@ def take_over_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     ("mutate", "system", "seed", "lossy"),
     [
         (leave_at_any_time, "self_organising", 3, False),
-        (leave_at_any_time, "self_organising", 2, True),
+        (leave_at_any_time, "self_organising", 13, True),
         (take_over_nothing, "tree", 2, False),
-        (take_over_nothing, "self_organising", 0, True),
+        (take_over_nothing, "self_organising", 2, True),
     ],
 )
 def test_the_judges_notice(mutate, system, seed, lossy, monkeypatch) -> None:  # type: ignore[no-untyped-def]

@@ -30,7 +30,8 @@ NOTES = (
     "each. The 2 ms are varied, and so is who sends: where each link does a copy takes 10 ms.",
     "A subscription overlaps what two of a hundred publishers advertise (2 %), and half of their "
     "notifications match it: the paper's 300,000 notifications are 6 million deliveries, not 12. "
-    "That share is varied.",
+    "That share is varied. It is drawn in an attribute of its own, so figures should be the same "
+    "whatever data there are.",
     "Scale small has bursts of 1,000 notifications, a hundredth of the paper's, and all that is "
     "published beside them is as much shorter; where something is varied it is half of that.",
     "IDR takes equation 10 as the paper has it; steady is our rule of congestion, without its "

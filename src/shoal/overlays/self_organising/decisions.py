@@ -34,7 +34,7 @@ from shoal.overlays.self_organising.deciding.interest import (
     smallest,
 )
 from shoal.overlays.self_organising.deciding.neighbourhood import Hop, Neighbourhood, Way, cycle_of
-from shoal.overlays.self_organising.deciding.pace import Pace
+from shoal.overlays.self_organising.deciding.pace import Pace, differ
 from shoal.overlays.self_organising.deciding.planner import (
     ON_ITS_WAY_US,
     VARIATION,
@@ -146,7 +146,7 @@ class Decisions:
 
     def costs(self, costs: Costs) -> None:
         self._costs = costs
-        if _differ(costs, self._told, self._neighbours):
+        if differ(costs, self._told, self._neighbours):
             self._pace.stir()
 
     def interval(self, now_us: int, out: list[Effect]) -> None:
@@ -446,10 +446,3 @@ def _with_costs(row: ProposalRecord, decision: Decision | None) -> ProposalRecor
         return row
     costs = {"cost_now": decision.cost_now, "cost_then": decision.cost_then}
     return msgspec.structs.replace(row, **costs)
-
-
-def _differ(costs: Costs, told: Costs, neighbours: Collection[BrokerId]) -> bool:
-    """Whether messages cost another sum than was told, by a factor of more than two."""
-    pairs = [(costs.here, told.here)]
-    pairs += [(costs.links.get(each, 0.0), told.links.get(each, 0.0)) for each in neighbours]
-    return any(max(pair) > 2 * min(pair) for pair in pairs)

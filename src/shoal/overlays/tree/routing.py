@@ -15,7 +15,6 @@ from shoal.broker.effects import (
     Effect,
     LinkChanged,
     LinkState,
-    OpenLink,
     Send,
     Started,
     TimerFired,
@@ -257,10 +256,8 @@ class TreeRouting(BaseStrategy):
 
     def inherit(self, neighbours: Iterable[BrokerId], now_us: int, out: list[Effect]) -> None:
         """Who is back knows nobody else."""
-        for each in neighbours:
-            if each != self.broker and not self.is_neighbour(each):
-                self._leaver.misses(each, now_us)
-                out.append(OpenLink(each, is_lasting=True))
+        others = [each for each in neighbours if each not in (self.broker, *self._neighbours)]
+        self._leaver.inherit(others, now_us, out)
 
     def leave(self, now_us: int, out: list[Effect]) -> None:
         """Its neighbours take its place."""

@@ -21,7 +21,10 @@ have other rates than when it was last told, by more than chance explains.
 
 from __future__ import annotations
 
-from shoal.model import ClientId
+from collections.abc import Collection
+
+from shoal.broker.effects import Costs
+from shoal.model import BrokerId, ClientId
 
 # Of more publishers in one interval nothing is noted.
 MOST_PUBLISHERS = 4_096
@@ -73,3 +76,10 @@ def _differ(told: dict[ClientId, int], noted: dict[ClientId, int]) -> bool:
         if (before - now) ** 2 > DEVIATIONS**2 * (before + now):
             changed += abs(before - now)
     return PART * changed > total
+
+
+def differ(costs: Costs, told: Costs, neighbours: Collection[BrokerId]) -> bool:
+    """Whether messages cost another sum than was told, by a factor of more than two."""
+    pairs = [(costs.here, told.here)]
+    pairs += [(costs.links.get(each, 0.0), told.links.get(each, 0.0)) for each in neighbours]
+    return any(max(pair) > 2 * min(pair) for pair in pairs)

@@ -138,6 +138,12 @@ class Leaver:
         """A neighbour's link is not up."""
         self._away.setdefault(neighbour, now_us)
 
+    def inherit(self, neighbours: Iterable[BrokerId], now_us: int, out: list[Effect]) -> None:
+        """Link up to these, which are away, as to its neighbours."""
+        for each in neighbours:
+            self.misses(each, now_us)
+            out.append(OpenLink(each, is_lasting=True))
+
     def forget(self, neighbour: BrokerId) -> None:
         """It is no neighbour any more, also when it is back."""
         self._away.pop(neighbour, None)
