@@ -126,9 +126,20 @@ def test_a_broker_that_is_killed_comes_back_and_is_joined_again(
     asyncio.run(through(network[0], "B3", "B2", b"again"))
 
 
+def stat_of(process: int) -> list[str]:
+    """Its state, its parent and so on."""
+    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+
+
 def parent_of(process: int) -> int:
-    stat = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2]
-    return int(stat.split()[1])
+    return int(stat_of(process)[1])
+
+
+def is_at_work(process: int) -> bool:
+    """Not once it has ended, whether or not anybody has asked how."""
+    with suppress(FileNotFoundError, ProcessLookupError):
+        return stat_of(process)[0] != "Z"
+    return False
 
 
 def test_brokers_are_forks_of_one_process_that_may_be_killed(
@@ -149,7 +160,7 @@ def test_brokers_are_forks_of_one_process_that_may_be_killed(
         return len(found) == 3 and all(each["ready"] for each in found)
 
     wait_until(are_back)
-    assert not any(map(is_running, before))
+    wait_until(lambda: not any(map(is_at_work, before)))
     asyncio.run(through(network[0], "B1", "B3", b"of another"))
 
 

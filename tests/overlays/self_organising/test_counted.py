@@ -12,12 +12,15 @@ from shoal.overlays.registry import strategy_factory
 from shoal.overlays.self_organising.parameters import Consensus, Mode, Parameters
 from shoal.simulation.world import World
 from tests.broker.transcript import advertisement, publication, subscription
+from tests.examples import examples
 from tests.seeds.networks.random_network import SECOND_US, SeededUnderlay
 
 BROKERS = TYPES = 7
 INTERVAL_US = 3 * SECOND_US
 END_US = 20 * INTERVAL_US
-SEEDS = range(8)
+SEEDS = range(examples(6))
+# Of 24 networks the median is 0.007.
+NEAR = 0.02
 
 
 def above_the_best(seed: int, consensus: Consensus) -> float:
@@ -73,5 +76,5 @@ def test_counted_costs_lead_to_better_trees_than_estimated_ones() -> None:
     found = {
         consensus: [above_the_best(seed, consensus) for seed in SEEDS] for consensus in Consensus
     }
-    assert median(found[Consensus.COUNTED]) < 0.01
+    assert median(found[Consensus.COUNTED]) < NEAR
     assert fmean(found[Consensus.COUNTED]) < fmean(found[Consensus.ESTIMATED]) / 2

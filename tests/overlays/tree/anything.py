@@ -8,6 +8,7 @@ from shoal.broker.messages import Message
 from shoal.model import Subscription
 from shoal.overlays.tree.messages import (
     Abandon,
+    Absent,
     Behind,
     Flushed,
     Prepare,
@@ -32,6 +33,7 @@ def leaving_messages(
     plain = (Prepared, Refuse, Flushed, Succeeded, Abandon, Stayed)
     return {
         **{kind: st.builds(kind, attempts) for kind in plain},
+        Absent: st.builds(Absent, attempts, st.lists(brokers, max_size=3).map(tuple)),
         Prepare: st.builds(Prepare, attempts, brokers, st.lists(brokers, max_size=3).map(tuple)),
         Stop: st.builds(Stop, attempts, turns),
         Stopped: st.builds(Stopped, attempts, turns),
