@@ -15,7 +15,6 @@ warnings.filterwarnings("ignore", ".*shoal.cli.main.* found in sys.modules", Run
 with uncollected():
     from shoal.cli.commands.serve import serve
     from shoal.cli.main import explained
-    from shoal.overlays.registry import SYSTEMS
 
     for _module in (
         "numpy.typing",
@@ -27,7 +26,6 @@ with uncollected():
     ):
         with contextlib.suppress(ImportError):  # uvloop need not be there
             importlib.import_module(_module)
-    SYSTEMS.values()
 
 
 def run(network_file: str, broker: str) -> None:

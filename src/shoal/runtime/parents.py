@@ -7,24 +7,23 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping
 
-_VARIABLE = "SHOAL_STARTED_BY"
 _LOOK_S = 1.0
+_parent: int | None = None
 
 
 def stop_with_parent() -> None:
     """Have the broker that this process becomes stop when the process that started it is gone."""
-    os.environ[_VARIABLE] = str(os.getppid())
+    global _parent
+    _parent = os.getppid()
 
 
-def parent_in(environment: Mapping[str, str]) -> int | None:
-    """The process that started this one and said so."""
-    text = environment.get(_VARIABLE, "")
-    return int(text) if text.isdecimal() else None
+def parent() -> int | None:
+    """The process with which this one is to stop."""
+    return _parent
 
 
-async def is_gone(parent: int) -> None:
+async def is_gone(process: int) -> None:
     """Return when that process is this one's parent no longer."""
-    while os.getppid() == parent:
+    while os.getppid() == process:
         await asyncio.sleep(_LOOK_S)

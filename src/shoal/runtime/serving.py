@@ -10,7 +10,6 @@ import ctypes
 import gc
 import importlib.util
 import logging
-import os
 import resource
 import signal
 import sys
@@ -23,7 +22,7 @@ from shoal.model import BrokerId
 from shoal.runtime.broker_service import BrokerService
 from shoal.runtime.links.joining import Join
 from shoal.runtime.network_file import Network
-from shoal.runtime.parents import is_gone, parent_in
+from shoal.runtime.parents import is_gone, parent
 
 # Nothing else is served while garbage is collected: so many new objects are looked through in some
 # 10 ms, and up to three times as many when those that were left before are looked at once more.
@@ -88,9 +87,8 @@ async def _serve(
     try:
         await service.start()
         collecting = asyncio.create_task(_collect_now_and_then(calm_collector()))
-        parent = parent_in(os.environ)
-        if parent is not None:
-            watching = asyncio.create_task(is_gone(parent))
+        if (process := parent()) is not None:
+            watching = asyncio.create_task(is_gone(process))
             watching.add_done_callback(lambda _: stop.set())
         if started is not None:
             started(service)

@@ -14,7 +14,7 @@ Verdict(expected=2, delivered=4, lost=0, duplicated=1, phantom=1, out_of_order=1
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -65,18 +65,15 @@ class Judge:
         publishers: Container[ClientId] = (),
     ) -> None:
         """Expect nothing for, or of, these: they take no part."""
-        self._expected = {
-            key
-            for key in self._expected
-            if key[0] not in subscriptions and key[1] not in publishers
-        }
-        self.missing &= self._expected
+        self._keep(lambda key: key[0] not in subscriptions and key[1] not in publishers)
 
     def expect_only(self, published: Container[tuple[ClientId, int]]) -> None:
         """Expect nothing of other publications; of one that has arrived nobody says it is wrong."""
-        self._expected = {
-            key for key in self._expected if key[1:] in published or key in self.counts
-        }
+        self._keep(lambda key: key[1:] in published or key in self.counts)
+
+    def _keep(self, is_kept: Callable[[Key], bool]) -> None:
+        """Expect nothing else any more."""
+        self._expected = set(filter(is_kept, self._expected))
         self.missing &= self._expected
 
     @property
