@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+from collections import deque
 from random import Random
 
+import msgspec
 import pytest
 
 from shoal.broker.effects import (
     Effect,
     EndLink,
     Leave,
+    Left,
     LinkState,
     Received,
     Remember,
     Send,
     Started,
 )
+from shoal.broker.messages import Advertise, Subscribe, Unsubscribe
 from shoal.broker.strategy import BrokerContext
 from shoal.model import Subscription
-from shoal.overlays.octopia.messages import BitsSaid, TablesSaid
+from shoal.overlays.octopia.messages import BitsSaid, HomeChange, HomeTable, TablesSaid
 from shoal.overlays.octopia.oracle import problems
 from shoal.overlays.octopia.parameters import Parameters
 from shoal.overlays.octopia.places.labels import Position, Product
@@ -266,3 +270,70 @@ def test_who_goes_asks_anew_who_has_forgotten_what_it_heard(heard: int) -> None:
     here.mend_link("a0", "b0")
     here.settle()
     assert here.brokers["a0"].strategy.product.brokers == ("a0",)
+
+
+def link(here: ProductStage, left: str, right: str) -> None:
+    for way in ((left, right), (right, left)):
+        here.links.setdefault(way, deque())
+    here.mend_link(left, right)
+
+
+@pytest.mark.parametrize("is_told", ["at once", "with who comes in its place", "in between"])
+def test_what_who_left_had_is_forgotten_where_it_could_not_say_so(is_told: str) -> None:
+    """It was the first of its cluster, and cut off from all of it: its rows stayed, and the bits
+    of hosts for them (growth seed 1276)."""
+    here = ProductStage("ab", (0,), 2)
+    here.ask("a0", "S", Subscribe(subscription("s", client="S")))
+    here.ask("b1", "P", Advertise(advertisement("p")))
+    here.settle()
+    assert here.bits("b1", "p") == 1
+    said = [each for source, _, each in here.sent(HomeChange) if source == "a0"]
+    here.break_link("a0", "b0")
+    here.ask("a0", "S", Unsubscribe("s"))
+    left = Place("a0", 5, Stay.LEFT, 0, 0, 0)
+    came = Place("N", 9, Stay.THERE, 9, 0, 0)
+    if is_told == "with who comes in its place":
+        here.tell("b1", "b0", Places((came, left)))
+        assert here.brokers["b0"].strategy.tables.homes[0].since == 9
+    else:
+        here.tell("b1", "b0", Places((left,)))
+    if is_told == "in between":
+        # Of what it said before it left some may come yet, and the rest not.
+        link(here, "b0", "a0")
+        (change,) = said
+        version = here.brokers["b0"].strategy.tables.homes[0].version + 1
+        here.tell("a0", "b0", msgspec.structs.replace(change, version=version))
+        table = HomeTable(0, version + 1, None, change.added)
+        here.tell("a0", "b0", table)
+    here.settle()
+    assert not here.brokers["b0"].strategy.tables.subscriptions
+    assert here.bits("b1", "p") == 0
+
+
+def test_who_was_to_go_and_starts_anew_goes_when_it_is_asked_again() -> None:
+    """It left before it was linked to anybody, as it remembered that it was let go: it never ended,
+    and others never whole (growth seed 1543)."""
+    parameters = Parameters(rows=ROWS)
+    context = BrokerContext("D", (), Random(1), expected=("B", "C"))
+    goes = msgspec.to_builtins([Place("D", 7, Stay.GOES, 0, 1, 1, 0)])
+    strategy, out = Octopia(context, parameters), list[Effect]()
+    strategy.start(Started(former=("B", "C"), facts={"places": goes}), 1, out)
+    assert Left() not in out
+    strategy.leave(2, out)
+    assert Left() not in out
+    for neighbour in ("B", "C"):
+        strategy.link(neighbour, LinkState.UP, 3, out)
+    wish = Place("D", 8, Stay.WANTS_TO_GO, 0, 1, 1, 0)
+    said = [each.message for each in out if isinstance(each, Send) and each.neighbour == "B"]
+    assert wish in said[0].places
+    assert EndLink("B") not in out
+
+
+def test_who_was_given_a_place_that_was_not_heard_to_be_free_has_it_then() -> None:
+    roster = Roster(Product(ROWS))
+    came = Place("N", 9, Stay.THERE, 9, 0, 1, -1)
+    assert roster.hear([came]) == [came]
+    assert roster.product.at(Position(0, 1)) == "B"
+    left = Place("B", 5, Stay.LEFT, 0, 0, 1, -1)
+    assert roster.hear([left]) == [left, came]
+    assert roster.product.at(Position(0, 1)) == "N"

@@ -231,8 +231,9 @@ class Octopia(BaseStrategy):
         own = self._roster.places.get(self.broker)
         if not self.is_placed or own is None:
             raise ProtocolError(f"{self.broker} has no place yet")
-        self._is_leaving = True
-        if own.stay is Stay.THERE:
+        is_asked_again, self._is_leaving = self._is_leaving, True
+        if not is_asked_again and own.stay is not Stay.LEFT:
+            # It may have been let go in an earlier life, and go from there only.
             wish = self._roster.changed(self.broker, now_us, Stay.WANTS_TO_GO)
             self._take_in(self._roster.hear([wish]), None, now_us, out)
 
@@ -263,7 +264,7 @@ class Octopia(BaseStrategy):
         # Who left while a link was down cannot say over it that it ends.
         out += [EndLink(each) for each in self._given if each in left - self._linked]
         if self.is_placed:
-            self._resident.follow(news, out)
+            self._resident.follow(news, now_us, out, is_leaving=self._is_leaving)
         elif self.broker in self.product:
             self._take_place(now_us, out)
         else:

@@ -198,6 +198,7 @@ class Resident:
             self.bits.waited(now_us, out)
             return
         elif key == keeping.TIMER:
+            self._look_for_entries(now_us, out)
             self.routing.waited(now_us, out)
             self._go_on(now_us, out)
             return
@@ -221,30 +222,25 @@ class Resident:
         led_to = self._led_to.get(neighbour, [])
         self.routing.take_back(neighbour, carrier, led_to, now_us, out)
 
-    def follow(self, news: Iterable[Place], out: list[Effect]) -> None:
-        """Places have changed."""
+    def follow(
+        self, news: Iterable[Place], now_us: int, out: list[Effect], *, is_leaving: bool
+    ) -> None:
+        """Places have changed; this broker goes only if `is_leaving`: asked to in this life."""
+        self.cluster_tables.forget_left(self.product.came(self.cluster), now_us, out)
         for place in news:
             if place.cluster == self.cluster and place.broker in self.product:
                 above = self.product.above(place.region, self.cluster)
                 self.tables.add_home(place.region, above, place.since)
             if place.stay is Stay.LEFT:
-                self.exchange.left(place.broker, self._beside())
+                self.exchange.left(place.broker, self.product.beside(self.broker))
             if place.broker == self.broker:
-                self.departing.may_go = place.stay is Stay.GOES
+                self.departing.may_go = is_leaving and place.stay is Stay.GOES
             elif place.stay is Stay.GOES:
                 self._outputs.shunned.add(place.broker)
             else:
                 self._outputs.shunned.discard(place.broker)
                 self.ties.do_with(place.broker)
         self.ties.choose_candidates(out)
-
-    def _beside(self) -> list[BrokerId]:
-        """To whom this broker is linked in its cluster if all who have not left are there."""
-        product, cluster = self.product, self.cluster
-        best = {each: product.above(each, cluster)[:1] for each in product.regions_of(cluster)}
-        below = [each for each, up in best.items() if up == [self.region]]
-        up = best.get(self.region, [])
-        return [product.broker(region, cluster) for region in (*up, *below)]
 
     def meet(self, now_us: int, out: list[Effect]) -> None:
         """Places have changed: some neighbours may have one now."""
@@ -303,17 +299,21 @@ class Resident:
         """
         has_way = self.ties.settle(now_us, out, is_ending=self.departing.is_ending)
         is_retried = (is_retried or has_way) and not is_lost
+        self._look_for_entries(now_us, out)
+        self.exchange.say(out)
+        self.routing.changed(now_us, out, is_retried=is_retried)
+        self.departing.look(now_us, out)
+        if is_retried:
+            self._go_on(now_us, out)
+
+    def _look_for_entries(self, now_us: int, out: list[Effect]) -> None:
+        """See for which clusters nobody is used."""
         for cluster in (*self.ties.entries, *self.routing.kept.owed):
             purpose = self.ties.entries.get(cluster)  # None: the last of its brokers has left
             if purpose is None or purpose.current is None:
                 self.routing.kept.missed(cluster, now_us, out)
             else:
                 self.routing.kept.found(cluster)
-        self.exchange.say(out)
-        self.routing.changed(now_us, out, is_retried=is_retried)
-        self.departing.look(now_us, out)
-        if is_retried:
-            self._go_on(now_us, out)
 
     def _go_on(self, now_us: int, out: list[Effect]) -> None:
         """Publications have moved: what waits behind them may go."""

@@ -9,9 +9,12 @@ from shoal.broker.machine import Broker
 from shoal.broker.messages import Advertise, Subscribe
 from shoal.overlays.octopia.known import exchange
 from shoal.overlays.octopia.parameters import Parameters
+from shoal.overlays.octopia.places.roster import Place, Places, Stay
+from shoal.overlays.octopia.routing import RETRY
 from shoal.overlays.octopia.ways.keeping import QUARTERS, TIMER
 from shoal.overlays.registry import strategy_factory
 from tests.broker.transcript import advertisement, publish, subscription
+from tests.overlays.octopia.order.crowded import break_and_return
 from tests.overlays.octopia.stages import ProductStage, rows
 
 MINUTE_US = 60_000_000
@@ -103,3 +106,19 @@ def test_a_broker_that_starts_waits_for_who_was_there_before_as_long_as_for_who_
         effects = [each for each in effects if isinstance(each, SetTimer)]
     assert now_us == last_us
     assert machine.is_ready
+
+
+def test_what_comes_back_for_a_cluster_whose_last_broker_has_left_counts_as_settled() -> None:
+    """It came back when the link was known to be lost, and waited for ever (growth seed 1515)."""
+    here = ProductStage("a", (), 2)
+    here.ask("a1", "S", Subscribe(subscription("s", client="S")))
+    here.ask("a0", "P", Advertise(advertisement("p")))
+    here.settle()
+    here.ask("a0", "P", publish(1))
+    here.tell("a1", "a0", Places((Place("a1", 5, Stay.LEFT, 0, 0, 1),)))
+    break_and_return(here, "a0", "a1")
+    here.fire("a0", RETRY)
+    assert here.brokers["a0"].strategy.description["kept"] == 1
+    for _ in range(QUARTERS + 1):
+        here.fire("a0", TIMER)
+    assert here.brokers["a0"].strategy.description["kept"] == 0

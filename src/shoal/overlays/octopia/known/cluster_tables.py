@@ -223,9 +223,11 @@ class ClusterTables:
                 return
             ids = dict.fromkeys((*message.removed, *(each.id for each in message.added)))
             gone = self._tables.remove(message.region, ids)
-            new = [self._tables.add(message.region, each) for each in message.added]
+            added = () if home.has_left else message.added
+            new = [self._tables.add(message.region, each) for each in added]
         else:
-            gone, new = self._tables.replace(message.region, message.subscriptions)
+            rows = () if home.has_left else message.subscriptions
+            gone, new = self._tables.replace(message.region, rows)
         self._bits.changed(gone, new, now_us, out)
         home.version = message.version
         is_moved = message.up != home.up
@@ -233,6 +235,17 @@ class ClusterTables:
         if is_moved:
             self._tables.link_up(message.region, message.up)
             self._moved(now_us, out)
+
+    def forget_left(self, came: Mapping[int, int], now_us: int, out: list[Effect]) -> None:
+        """Brokers `came` to these regions of the cluster when they did: all others have left.
+
+        Who leaves has no rows any more, but may have been cut off from all that should hear that.
+        """
+        for region, home in self._tables.homes.items():
+            home.has_left = region not in came or came[region] > home.since
+            if home.has_left and home.entries and region != self._region:
+                gone, _ = self._tables.replace(region, ())
+                self._bits.changed(gone, (), now_us, out)
 
     def _may_link_up(self, region: int, up: int | None) -> bool:
         return up is None or (up in self._tables.homes and self._is_above(up, region))

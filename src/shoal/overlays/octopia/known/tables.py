@@ -68,12 +68,13 @@ class SecondaryRow:
 
 
 class Home:
-    """The table of one broker of the cluster."""
+    """The table of one broker of the cluster; who `has_left` has no rows."""
 
-    __slots__ = ("entries", "since", "up", "version")
+    __slots__ = ("entries", "has_left", "since", "up", "version")
 
     def __init__(self, up: int | None, since: int) -> None:
         self.since = since
+        self.has_left = False
         self.version = 0
         self.up = up
         self.entries: dict[SubscriptionId, Entry] = {}
@@ -109,8 +110,8 @@ class Tables:
         self._next: dict[int, int | None] = {}
         # By its first region, the regions to which a way led that now begins at another.
         self._led_to: dict[int, dict[int, None]] = {}
-        for each in product.regions_of(cluster):
-            self.add_home(each, product.above(each, cluster), 0)
+        for each, since in product.came(cluster).items():
+            self.add_home(each, product.above(each, cluster), since)
 
     def add_home(self, region: int, above: Sequence[int], since: int) -> None:
         """A broker has come to the cluster; the regions that it may link up to, the best first.

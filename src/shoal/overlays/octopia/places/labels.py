@@ -173,6 +173,17 @@ class Product:
         near = [each for each in (region, *self.ancestors(region)) if each in there]
         return near + [each for each in sorted(there) if each not in near]
 
+    def beside(self, broker: BrokerId) -> list[BrokerId]:
+        """To whom a broker is linked in its cluster if all who have not left are there."""
+        region, cluster = self._positions[broker]
+        best = {each: self.above(each, cluster)[:1] for each in self.regions_of(cluster)}
+        below = [each for each, up in best.items() if up == [region]]
+        return [self.broker(each, cluster) for each in (*best.get(region, []), *below)]
+
+    def came(self, cluster: int) -> dict[int, int]:
+        """The regions with a broker of a cluster, and when these came, in µs."""
+        return {each: self._since[Position(each, cluster)] for each in self.regions_of(cluster)}
+
     def free_position(self) -> Position | None:
         """The first place that nobody has in a region that is not full; None: all are full."""
         everywhere = (

@@ -93,10 +93,28 @@ class Roster:
         for place in places:
             known = self.places.get(place.broker)
             if (known is None or place.version > known.version) and _is_sound(place):
+                before = self._held_by(place.broker)
                 self.places[place.broker] = place
                 self._follow(place)
                 news.append(place)
+                if before is not None and self.product.at(before) is None:
+                    news += [each for each in self._fill(before) if each not in news]
         return news
+
+    def _held_by(self, broker: BrokerId) -> Position | None:
+        return self.product.position(broker) if broker in self.product else None
+
+    def _fill(self, position: Position) -> list[Place]:
+        """Who was given a place, which was not heard to be free until now."""
+        named = [
+            each
+            for each in self.places.values()
+            if each.position == position and each.stay not in (Stay.COMES, Stay.LEFT)
+        ]
+        found = sorted(named, key=lambda each: (each.since, each.broker))[:1]
+        for each in found:
+            self._follow(each)
+        return found
 
     def _follow(self, place: Place) -> None:
         position, product = place.position, self.product
