@@ -272,26 +272,48 @@ def test_what_was_carried_waits_for_a_host_that_is_back_and_has_yet_to_speak(
     assert got(here, "S1") == []
 
 
+def routed(number: int, host: str, publisher: str) -> RoutedPublication:
+    publication = publish(number, publisher=publisher).publications[0]
+    publication = msgspec.structs.replace(publication, assured=True)
+    return RoutedPublication(publication, MessageId(host, publisher, number))
+
+
 def test_whether_what_comes_back_is_of_this_life_is_asked_of_its_publisher() -> None:
     here = stage()
     here.ask("b2", "Q", Advertise(advertisement("q", publisher="Q")))
     here.ask("b2", "Q", publish(0, 1, 2, publisher="Q"))
     here.settle()
-    publication = msgspec.structs.replace(publish(1).publications[0], assured=True)
-    routed = RoutedPublication(publication, MessageId("b2", "P", 1))
-    assert not here.handle("b2", Received("b1", Notification((routed,), 3, 0b001, (), {})))
+    back = Notification((routed(1, "b2", "P"),), 3, 0b001, (), {})
+    assert not here.handle("b2", Received("b1", back))
 
 
 def test_what_comes_back_from_an_earlier_life_is_not_sent_before_what_is_published_again() -> None:
     here = stage()
-    publication = msgspec.structs.replace(publish(1).publications[0], assured=True)
-    routed = RoutedPublication(publication, MessageId("b2", "P", 1))
-    back = Notification((routed,), 3, 0b001, (), {})
+    own = routed(1, "b2", "P")
+    back = Notification((own,), 3, 0b001, (), {})
     assert not here.handle("b2", Received("b1", back))
     # One that was published since the broker started is its own.
-    here.ask("b2", "P", Publish((publication,)), Publish((publication,)))
+    here.ask("b2", "P", Publish((own.publication,)), Publish((own.publication,)))
     here.settle()
     assert here.handle("b2", Received("b1", back))
+
+
+def test_what_a_link_has_joined_with_what_is_of_an_earlier_life_goes_on() -> None:
+    """All of it was taken for what this broker had published before it was killed, and settled
+    and lost (growth seed 1223)."""
+    here = stage()
+    here.tell("b2", "b0", Notification((routed(1, "b0", "Q"), routed(2, "b2", "P")), 2))
+    here.settle()
+    assert got(here, "S1") == [2]
+
+
+def test_what_a_link_has_joined_goes_back_to_the_host_of_each() -> None:
+    """All of it went to the host of the first one, which dropped the rest."""
+    here = stage(clusters=4)
+    one, two = routed(1, "b2", "P"), routed(2, "b3", "Q")
+    here.tell("b0", "b1", Notification((one, two), 3, 0b0001, (), {}))
+    back = {target: each.publications for _, target, each in here.sent(Notification)}
+    assert back == {"b2": (one,), "b3": (two,)}
 
 
 def test_what_a_dead_carrier_had_is_waited_for_until_its_host_has_it_back() -> None:

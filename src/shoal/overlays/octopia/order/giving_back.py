@@ -11,6 +11,7 @@ what it has published in this life.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import groupby
 
 import msgspec
 
@@ -68,14 +69,18 @@ class GivingBack:
             self._unused_numbers[client] = number + 1
 
     def of_this_life(self, message: Notification) -> Notification:
-        """Without what comes back that was published here before this broker was killed."""
-        if not message.publications or message.publications[0].message_id.broker != self._broker:
+        """Without what comes back that was published here before this broker was killed.
+
+        A link joins what goes the same way, whatever hosts it is of.
+        """
+        if all(each.message_id.broker != self._broker for each in message.publications):
             return message
         unused = self._unused_numbers
         found = tuple(
             each
             for each in message.publications
-            if each.message_id.number < unused.get(each.message_id.publisher, 0)
+            if each.message_id.broker != self._broker
+            or each.message_id.number < unused.get(each.message_id.publisher, 0)
             or not each.publication.assured
         )
         return msgspec.structs.replace(message, publications=found)
@@ -97,21 +102,23 @@ class GivingBack:
         return True
 
     def pass_back(self, message: Notification, out: list[Effect]) -> tuple[RoutedPublication, ...]:
-        """A gate has lost the link to a host: it gets back what it sent, once it has spoken.
+        """A gate has lost the links to hosts: each gets back what it sent, once it has spoken.
 
         What is left to enter at the gate, which need not wait for the rest.
         """
-        host = message.publications[0].message_id.broker
-        if self._is_usable(host):
-            self._hand_back(host, message, out)
-            return ()
-        if self._is_silent(host):
-            self._keys += 1
-            key = ("back", str(self._keys))
-            out.append(Unsettled(key))
-            self._waiting.setdefault(host, []).append((key, message))
-            return ()
-        return message.publications if self._is_linked(host) else self.without_host(message)
+        left: list[RoutedPublication] = []
+        for host, run in groupby(message.publications, lambda each: each.message_id.broker):
+            its = msgspec.structs.replace(message, publications=tuple(run))
+            if self._is_usable(host):
+                self._hand_back(host, its, out)
+            elif self._is_silent(host):
+                self._keys += 1
+                key = ("back", str(self._keys))
+                out.append(Unsettled(key))
+                self._waiting.setdefault(host, []).append((key, its))
+            else:
+                left += its.publications if self._is_linked(host) else self.without_host(its)
+        return tuple(left)
 
     def without_host(self, message: Notification) -> tuple[RoutedPublication, ...]:
         """What is left to enter at the gate where the link to the host is lost."""
