@@ -16,22 +16,34 @@ from shoal.broker.effects import (
     LinkState,
     Received,
     Remember,
+    Returned,
     Send,
     Started,
 )
+from shoal.broker.machine import Broker
 from shoal.broker.messages import Advertise, Subscribe, Unsubscribe
 from shoal.broker.strategy import BrokerContext
 from shoal.model import Subscription
-from shoal.overlays.octopia.messages import BitsSaid, HomeChange, HomeTable, TablesSaid
+from shoal.overlays.octopia.messages import (
+    BitsSaid,
+    HomeChange,
+    HomeTable,
+    Notification,
+    Parted,
+    TablesSaid,
+    Turn,
+)
 from shoal.overlays.octopia.oracle import problems
 from shoal.overlays.octopia.parameters import Parameters
 from shoal.overlays.octopia.places.labels import Position, Product
 from shoal.overlays.octopia.places.roster import Place, Places, Roster, Stay
 from shoal.overlays.octopia.protocol import Octopia
+from shoal.overlays.octopia.routing import RETRY
 from shoal.overlays.system import Picture
 from shoal.overlays.tree.messages import AdvertisementsSaid
 from shoal.simulation.world import World
 from tests.broker.transcript import advertisement, publish, subscription
+from tests.overlays.octopia.order.crowded import break_and_return, carry_all_but
 from tests.overlays.octopia.stages import ProductStage, rows
 from tests.seeds.networks.random_changes import ChangingNetwork
 from tests.seeds.networks.random_network import UNTIL_US, SeededUnderlay
@@ -337,3 +349,71 @@ def test_who_was_given_a_place_that_was_not_heard_to_be_free_has_it_then() -> No
     left = Place("B", 5, Stay.LEFT, 0, 0, 1, -1)
     assert roster.hear([left]) == [left, came]
     assert roster.product.at(Position(0, 1)) == "N"
+
+
+def leaving() -> ProductStage:
+    """a0, which is above b0, is asked to go, with 1 from P at a1 on its way to S at b0."""
+    here = ProductStage("ab", (0,), 2)
+    here.ask("b0", "S", Subscribe(subscription("s", client="S")))
+    here.ask("a1", "P", Advertise(advertisement("p")))
+    here.settle()
+    link(here, "a1", "b0")
+    here.ask("a1", "P", publish(1))
+    here.carry("a1", "a0")
+    here.handle("a0", Leave())
+    return here
+
+
+def test_who_goes_waits_for_what_comes_back_from_a_link_that_is_lost() -> None:
+    """Nothing was here as the link was lost, so it had left before that came back, and this was
+    settled and lost (growth seed 1499)."""
+    here = leaving()
+    carry_all_but(here, ("a0", "b0"))
+    break_and_return(here, "a0", "b0")
+    assert here.brokers["a0"].strategy.description["kept"] == 1
+    here.fire("a0", RETRY)
+    here.settle()
+    here.mend_link("a0", "b0")
+    here.settle()
+    assert here.delivered() == [(1, "S")]
+    assert here.brokers["b0"].strategy.product.brokers == ("a1", "b0", "b1")
+
+
+def test_who_goes_waits_for_what_was_not_settled_where_it_was_the_last_to_part() -> None:
+    """b0 has had 1, and dies before that is where nothing can take it."""
+    here = leaving()
+    carry_all_but(here, ("b0", "a0"))
+    while not any(type(each) is Parted for each in here.links["b0", "a0"]):
+        here.carry("b0", "a0")
+        carry_all_but(here, ("b0", "a0"))
+    (one,) = [each for source, _, each in here.sent(Notification) if source == "a0"]
+    here.deliveries.clear()
+    ends = ("a0", "a1", "b1")
+    for other in ends:
+        here.break_link("b0", other)
+    here.brokers["b0"] = Broker("b0", (), here.factory, expected=ends)
+    here.ask("b0", "S", Subscribe(subscription("s", client="S")))
+    here.handle("a0", Returned("b0", one))
+    here.fire("a0", RETRY)
+    here.settle()
+    for other in ends:
+        here.mend_link("b0", other)
+    here.settle()
+    assert here.delivered() == [(1, "S")]
+    assert here.brokers["b1"].strategy.product.brokers == ("a1", "b0", "b1")
+
+
+@pytest.mark.parametrize("lost", ["b0", "c0"])
+def test_who_goes_begins_anew_where_one_is_lost_for_which_the_others_wait(lost: str) -> None:
+    """The others waited for what it was to say, and who was to go for them, for ever."""
+    here = ProductStage("abc", (0, 0), 1)
+    link(here, "b0", "c0")
+    here.handle("a0", Leave())
+    while not any(type(each) is Turn for each in here.links["a0", lost]):
+        here.carry(*next(way for way, messages in here.links.items() if messages))
+    other = "c0" if lost == "b0" else "b0"
+    carry_all_but(here, ("a0", lost))
+    here.break_link("a0", lost)
+    here.fire("a0", RETRY)
+    here.settle()
+    assert here.brokers[other].strategy.product.brokers == ("b0", "c0")

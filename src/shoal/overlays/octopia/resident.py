@@ -193,6 +193,7 @@ class Resident:
                 self._end_relinking(now_us, out)
         elif key == routing.RETRY:
             self.routing.returned(now_us, out)
+            self._go_on(now_us, out)
             return
         elif key == bits.TIMER:
             self.bits.waited(now_us, out)
@@ -341,7 +342,13 @@ class Resident:
     def is_needed(self) -> bool:
         is_apart = self.tables.own.up is not None and self.ties.up.current is None
         has_clients = self.hosted.rows or self.tables.own.entries or self.entering.hosts
-        return bool(has_clients or self._waits() or self.is_relinking or is_apart)
+        return bool(has_clients or self.has_waiting or self.is_relinking or is_apart)
+
+    @property
+    def has_waiting(self) -> bool:
+        routing = self.routing
+        waiting = len(routing.kept) or len(routing.gate.lines) or len(routing.giving_back)
+        return bool(waiting or routing.kept.is_returning)
 
     @property
     def is_relinking(self) -> bool:
@@ -351,11 +358,6 @@ class Resident:
         """Whether a neighbour enters here, or not all by it has come, or it is in the tree."""
         is_awaited = self.sweeps.are_by(broker) or broker == self.relinking.former
         return is_awaited or broker in self.entering.hosts or broker in self.tree_neighbours
-
-    def _waits(self) -> bool:
-        """Whether any publication waits here, for a way or for its turn."""
-        routing = self.routing
-        return bool(len(routing.kept) or len(routing.gate.lines) or len(routing.giving_back))
 
     def _holds_up(self, source: BrokerId) -> bool:
         """Whether a publication that came to this cluster before a sweep may wait here.

@@ -398,6 +398,7 @@ class Routing:
             self.clearing.linked(broker, out)
         if not is_up:
             # What was unsettled there comes back first.
+            self.kept.is_returning = True
             out.append(SetTimer(RETRY, now_us))
 
     def lost(self, broker: BrokerId, now_us: int, out: list[Effect]) -> None:
@@ -437,6 +438,7 @@ class Routing:
 
     def returned(self, now_us: int, out: list[Effect]) -> None:
         """What those whose links are lost had not settled is back."""
+        self.kept.is_returning = False
         self.changed(now_us, out)
         self.clearing.returned(out)
         self.clearing.go_on(now_us, out)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shoal.overlays.octopia.known.tables import Tables
-from shoal.overlays.octopia.places.labels import Product
+from shoal.overlays.octopia.places.labels import Position, Product
 
 PRODUCT = Product((("A", "B"), ("C", "D"), ("E", "F"), ("G", "H")), (0, 0, 2))
 
@@ -25,3 +25,13 @@ def test_a_circle_of_words_ends(own: int) -> None:
     tables.link_up(1, None)
     tables.link_up(0, 1)
     assert tables.is_below(3)
+
+
+def test_who_came_later_is_known_by_who_comes_after_it() -> None:
+    """Its next word was taken for one of who came to its place: its table was forgotten."""
+    product = Product((("A",), ("B",)))
+    product.place("N", Position(2, 0), 5, parent=1)
+    tables = Tables(1, 0, product, {})
+    tables.link_up(2, 0)
+    tables.add_home(2, product.above(2, 0), 5)
+    assert tables.homes[2].up == 0

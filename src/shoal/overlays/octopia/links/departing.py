@@ -13,7 +13,7 @@ the first of those below it.  For everybody else ways stay as they are.
 | a neighbour | Turn | Turned, to the centre |
 | the centre | Turn, and all have turned | leads to the others; Go to them; Parted |
 | a neighbour | Go | links up to the centre; Parted |
-| who goes | all have parted | ends its links |
+| who goes | all have parted, nothing is kept here | ends its links |
 | | its neighbours change meanwhile, or one has forgotten | begins anew |
 
 So what went over the leaver has arrived everywhere before anything goes past it, and who misses a
@@ -48,6 +48,10 @@ class House(Protocol):
     @property
     def is_needed(self) -> bool:
         """Whether somebody enters its cluster here, has subscriptions here, or anything waits."""
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether any publication waits here, for a way or for its turn, or may be coming back."""
 
     def can_reach(self, broker: BrokerId) -> bool:
         """Whether publications may be sent to a neighbour."""
@@ -105,12 +109,12 @@ class Departing:
         if not self.may_go:
             return
         house = self._house
+        if self._is_turning:
+            self._miss([each for each in self._neighbours if each not in house.linked])
         if self.is_ending:
             if not house.linked:
                 out.append(Left())
         elif self._is_turning:
-            assert self._awaited is not None
-            self._awaited &= set(house.linked)
             self._try_to_end(now_us, out)
         elif self._awaited is None or self._neighbours != house.tree_neighbours:
             if not house.is_needed:
@@ -120,6 +124,14 @@ class Departing:
             self._awaited = set(self._neighbours)
             out += [Send(each, Turn(self._broker, self._round)) for each in self._neighbours]
             self._try_to_end(now_us, out)
+
+    def _miss(self, lost: Collection[BrokerId]) -> None:
+        """These are lost as all turn: the others wait for what they were to say."""
+        assert self._awaited is not None
+        if not self._awaited.isdisjoint(lost):
+            self._awaited -= set(lost)
+            if self._awaited:
+                self._is_turning, self._awaited = False, None
 
     def _begin(self, now_us: int, out: list[Effect]) -> None:
         self._round = max(self._round + 1, now_us)
@@ -134,7 +146,7 @@ class Departing:
             self._try_to_end(now_us, out)
 
     def _try_to_end(self, now_us: int, out: list[Effect]) -> None:
-        if self._awaited or self.is_ending:
+        if self._awaited or self.is_ending or self._house.has_waiting:
             return
         self.is_ending = True
         self._house.say_left(now_us, out)
@@ -178,7 +190,7 @@ class Departing:
             out.append(EndLink(neighbour))
         elif self._awaited is not None and neighbour in self._neighbours:
             if self._is_turning:
-                self._awaited.discard(neighbour)
+                self._miss({neighbour})
             else:
                 self._awaited = None
         for leaver, part in list(self._parts.items()):

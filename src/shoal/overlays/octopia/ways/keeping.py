@@ -61,6 +61,8 @@ class Keeping:
         self._kept: dict[Key, list[Kept]] = {}
         self._streams: set[tuple[ClientId, int]] = set()
         self._number = 0
+        # Whether what was unsettled at a neighbour that is lost may yet come back, to be kept.
+        self.is_returning = False
         # For how many quarters: what is kept, by key; who is missed, and who came back just now.
         self._waited: dict[Key, int] = {}
         self._missed: dict[BrokerId | int, int] = {}
