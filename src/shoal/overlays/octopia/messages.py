@@ -66,6 +66,9 @@ def _check(bits: int, hops: int, clusters: int) -> None:
         raise ProtocolError(f"{hops} is no number of hops")
 
 
+CARRIERS = (Notification, Spread)
+
+
 class HomeTable(Message, frozen=True):
     """The table of the broker of `region` in this cluster, all of it."""
 

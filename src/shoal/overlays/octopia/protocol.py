@@ -126,12 +126,13 @@ class Octopia(BaseStrategy):
 
     @property
     def description(self) -> Mapping[str, int]:
+        resident = self._resident
         return {
             "subscriptions": len(self.tables.subscriptions),
             "advertisements": len(self.hosted.rows) + len(self.tables.secondary),
             "congested": len(self.outputs.since_us),
             "diverted": self.routing.diverted,
-            "held": len(self.routing.gate.lines) + len(self._resident.relinking),
+            "held": len(self.routing.gate.lines) + len(resident.relinking) + len(resident.early),
             "kept": len(self.routing.kept),
             "numbered": len(self.routing.numbering),
         }

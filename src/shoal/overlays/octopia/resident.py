@@ -17,6 +17,7 @@ from shoal.overlays.octopia.hearing import Hearing
 from shoal.overlays.octopia.known import bits, exchange
 from shoal.overlays.octopia.known.bits import Bits
 from shoal.overlays.octopia.known.cluster_tables import ClusterTables
+from shoal.overlays.octopia.known.early import Early, waits
 from shoal.overlays.octopia.known.entering import Entering
 from shoal.overlays.octopia.known.exchange import Exchange
 from shoal.overlays.octopia.known.hosted import Hosted
@@ -27,6 +28,7 @@ from shoal.overlays.octopia.links.relinking import Relinking
 from shoal.overlays.octopia.links.sweeps import Sweeps
 from shoal.overlays.octopia.links.ties import Ties
 from shoal.overlays.octopia.messages import (
+    CARRIERS,
     DepartingMessage,
     HomeChange,
     HomeTable,
@@ -89,6 +91,7 @@ class Resident:
         there = [each for each in expected if each in product]
         near = [each for each in there if product.position(each).region == self.region]
         self.exchange = Exchange([each for each in there if self._is_primary(each)], near)
+        self.early = Early()
         self.sweeps = Sweeps(broker, self._onward, self._holds_up)
         self.relinking = Relinking(self.cluster, self.sweeps, self._still, parameters.order_us)
         self.ties = Ties(
@@ -191,23 +194,19 @@ class Resident:
         elif key == relinking.TIMER:
             if self.relinking.waited(now_us, out):
                 self._end_relinking(now_us, out)
-        elif key == routing.RETRY:
-            self.routing.returned(now_us, out)
-            self._go_on(now_us, out)
-            return
         elif key == bits.TIMER:
             self.bits.waited(now_us, out)
             return
-        elif key == keeping.TIMER:
-            self._look_for_entries(now_us, out)
-            self.routing.waited(now_us, out)
-            self._go_on(now_us, out)
-            return
-        elif key == gate.TIMER:
-            self.routing.gate.waited(now_us, out)
-            self._go_on(now_us, out)
-            return
         else:
+            moves = {
+                routing.RETRY: self.routing.returned,
+                keeping.TIMER: self.routing.waited,
+                gate.TIMER: self.routing.gate.waited,
+            }
+            if key in moves:
+                self._look_for_entries(now_us, out)
+                moves[key](now_us, out)
+                self._go_on(now_us, out)
             return
         self.settle(now_us, out)
 
@@ -266,6 +265,7 @@ class Resident:
         if was_met:
             self.routing.lost(neighbour, now_us, out)
         self.sweeps.lost(neighbour, out)
+        self.early.lost(neighbour, out)
         if self.relinking.lost(neighbour, out):
             self._end_relinking(now_us, out)
         self.routing.linked(neighbour, is_up, now_us, out)
@@ -273,17 +273,15 @@ class Resident:
             self.exchange.linked(neighbour)
             self.attachments.linked(neighbour)
             self.departing.linked(neighbour, now_us, out)
+            self.entering.linked(neighbour)
             if self._is_primary(neighbour):
                 versions = {each: home.version for each, home in self.tables.homes.items()}
                 out.append(Send(neighbour, TablesKnown(versions)))
+            elif region != self.region:
+                # To answer it nothing need be known; what is for it itself waits there (`Early`).
+                out.append(LinkReady(neighbour))
             else:
-                if self.product.position(neighbour).region != self.region:
-                    # It enters this cluster here; nothing need be known of it to answer.
-                    out.append(LinkReady(neighbour))
-                else:
-                    cluster = self.product.position(neighbour).cluster
-                    self.routing.numbering.met(neighbour, cluster, now_us, out)
-                self.entering.linked(neighbour)
+                self.routing.numbering.met(neighbour, cluster, now_us, out)
         else:
             self.exchange.unlinked(neighbour)
             self.hosted.forget(neighbour)
@@ -302,6 +300,8 @@ class Resident:
         is_retried = (is_retried or has_way) and not is_lost
         self._look_for_entries(now_us, out)
         self.exchange.say(out)
+        if self.exchange.knows_tables:
+            self.early.let_in(self.receive, now_us, out)
         self.routing.changed(now_us, out, is_retried=is_retried)
         self.departing.look(now_us, out)
         if is_retried:
@@ -309,12 +309,8 @@ class Resident:
 
     def _look_for_entries(self, now_us: int, out: list[Effect]) -> None:
         """See for which clusters nobody is used."""
-        for cluster in (*self.ties.entries, *self.routing.kept.owed):
-            purpose = self.ties.entries.get(cluster)  # None: the last of its brokers has left
-            if purpose is None or purpose.current is None:
-                self.routing.kept.missed(cluster, now_us, out)
-            else:
-                self.routing.kept.found(cluster)
+        used = {cluster: purpose.current for cluster, purpose in self.ties.entries.items()}
+        self.routing.kept.look_for(used, now_us, out)
 
     def _go_on(self, now_us: int, out: list[Effect]) -> None:
         """Publications have moved: what waits behind them may go."""
@@ -347,8 +343,8 @@ class Resident:
     @property
     def has_waiting(self) -> bool:
         routing = self.routing
-        waiting = len(routing.kept) or len(routing.gate.lines) or len(routing.giving_back)
-        return bool(waiting or routing.kept.is_returning)
+        waiting = (routing.kept, routing.gate.lines, routing.giving_back, self.early)
+        return routing.kept.is_returning or any(len(each) > 0 for each in waiting)
 
     @property
     def is_relinking(self) -> bool:
@@ -407,15 +403,17 @@ class Resident:
     def receive(
         self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]
     ) -> None:
-        if type(message) is Notification:
+        if isinstance(message, CARRIERS):
             message.check(self.product.clusters)
+        if not self.exchange.knows_tables and not self._is_primary(neighbour) and waits(message):
+            self.early.hold(neighbour, message, out)
+        elif type(message) is Notification:
             if self.relinking.holds(neighbour):
                 self.relinking.hold(message, out)
                 return
             self.routing.receive(neighbour, message, now_us, out)
             self._go_on(now_us, out)
         elif type(message) is Spread:
-            message.check(self.product.clusters)
             self.routing.spreading.receive(neighbour, message, now_us, out)
             self._go_on(now_us, out)
         elif isinstance(message, DepartingMessage):

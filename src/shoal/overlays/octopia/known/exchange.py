@@ -44,7 +44,12 @@ class Exchange:
     @property
     def is_ready(self) -> bool:
         """Whether all who were waited for have said all."""
-        return not (self._primaries or self._secondaries or self._is_learning)
+        return self.knows_tables and not self._secondaries
+
+    @property
+    def knows_tables(self) -> bool:
+        """Whether all tables of its cluster are known here, as far as somebody is there to say."""
+        return not (self._primaries or self._is_learning)
 
     @property
     def awaited(self) -> Collection[BrokerId]:

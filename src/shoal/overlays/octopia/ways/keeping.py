@@ -174,15 +174,16 @@ class Keeping:
         """Whether a broker's link is up, whatever it has yet to say."""
         return broker in self._linked
 
-    def missed(self, cluster: int, now_us: int, out: list[Effect]) -> None:
-        """Nobody is used to enter a cluster, maybe since earlier."""
-        if cluster not in self._missed:
-            self._missed[cluster] = 0
-            self._set_timer(now_us, out)
-
-    def found(self, cluster: int) -> None:
-        """Somebody is."""
-        self._missed.pop(cluster, None)
+    def look_for(
+        self, entries: Mapping[int, BrokerId | None], now_us: int, out: list[Effect]
+    ) -> None:
+        """By whom clusters are entered now, None: by nobody; all brokers of others have left."""
+        for cluster in (*entries, *self.owed):
+            if entries.get(cluster) is not None:
+                self._missed.pop(cluster, None)
+            elif cluster not in self._missed:
+                self._missed[cluster] = 0
+                self._set_timer(now_us, out)
 
     def count(self) -> None:
         """`TIMER` has fired: one more quarter has passed for all."""
