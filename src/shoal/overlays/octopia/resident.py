@@ -259,7 +259,7 @@ class Resident:
         self._usable.discard(neighbour)
         self._frozen.discard(neighbour)
         self.cluster_tables.unlinked(neighbour)
-        self.ties.advertised_to.discard(neighbour)
+        self.ties.unlinked(neighbour)
         self.entering.hosts.discard(neighbour)
         self.hosted.doubt(neighbour)
         if was_met:
@@ -436,8 +436,7 @@ class Resident:
 
     def _hear_all(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
         """A neighbour has said all that must be known of it."""
-        cluster = self.product.position(neighbour).cluster
-        purpose = self.ties.up if cluster == self.cluster else self.ties.entries.get(cluster)
+        purpose = self.ties.answered(neighbour)
         if purpose is None:
             return
         self._usable.add(neighbour)

@@ -79,6 +79,8 @@ class Ties:
         self._cluster_of: dict[Attachment, int] = {}
         # Who knows what is advertised here.
         self.advertised_to: set[BrokerId] = set()
+        # Who was asked for the bits of that, and has yet to say all of them.
+        self._unanswered: set[BrokerId] = set()
         self.attachments = Attachments(
             [], given, retry_us, self._await, self._switch, is_needed, self._may_leave
         )
@@ -195,11 +197,26 @@ class Ties:
         """A broker is to say what must be known of it: the bits of what is advertised here."""
         if purpose is self.up or broker in self.advertised_to:
             return
+        if broker in self._unanswered:
+            # It is told no more what it was asked about: its late answer comes before another.
+            return
+        self._unanswered.add(broker)
         self.advertised_to.add(broker)
         self._hosted.begins(broker)
         rows = self._hosted.rows.values()
         out += [Send(broker, Advertise(row.advertisement)) for row in rows]
         out.append(Send(broker, AdvertisementsSaid()))
+
+    def answered(self, broker: BrokerId) -> Attachment | None:
+        """A broker has said all that must be known of it; for which purpose, if there is one."""
+        self._unanswered.discard(broker)
+        cluster = self._product.position(broker).cluster
+        return self.up if cluster == self._cluster else self.entries.get(cluster)
+
+    def unlinked(self, broker: BrokerId) -> None:
+        """A broker has forgotten what it was told, or is gone."""
+        self.advertised_to.discard(broker)
+        self._unanswered.discard(broker)
 
     def _switch(self, purpose: Attachment, before: BrokerId | None, out: list[Effect]) -> None:
         """Another broker is used for a purpose, or nobody."""
