@@ -221,10 +221,15 @@ class EntryLeft(Message, frozen=True):
 
 
 class Sweep(Message, frozen=True):
-    """Behind all that a host has sent into a cluster, to everybody there: is it through?"""
+    """Behind all that a host has sent into a cluster, to everybody there: is it through?
+
+    is_for_lost  it asks for what was under way by a link that its broker has lost: whether that has
+                 gone back there, and is on its new way
+    """
 
     broker: BrokerId
     number: int
+    is_for_lost: bool = False
 
 
 class Swept(Message, frozen=True):

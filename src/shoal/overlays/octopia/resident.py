@@ -92,7 +92,7 @@ class Resident:
         near = [each for each in there if product.position(each).region == self.region]
         self.exchange = Exchange([each for each in there if self._is_primary(each)], near)
         self.early = Early()
-        self.sweeps = Sweeps(broker, self._onward, self._holds_up)
+        self.sweeps = Sweeps(broker, self._onward, self._holds_up, self._is_beside)
         self.relinking = Relinking(self.cluster, self.sweeps, self._still, parameters.order_us)
         self.ties = Ties(
             broker,
@@ -204,8 +204,10 @@ class Resident:
                 gate.TIMER: self.routing.gate.waited,
             }
             if key in moves:
-                self._look_for_entries(now_us, out)
+                self.routing.kept.look_for(self.ties.entered_by, now_us, out)
                 moves[key](now_us, out)
+                if key == routing.RETRY:
+                    self.sweeps.returned(out)
                 self._go_on(now_us, out)
             return
         self.settle(now_us, out)
@@ -264,7 +266,7 @@ class Resident:
         self.hosted.doubt(neighbour)
         if was_met:
             self.routing.lost(neighbour, now_us, out)
-        self.sweeps.lost(neighbour, out)
+        self.sweeps.lost(neighbour, is_up, out)
         self.early.lost(neighbour, out)
         if self.relinking.lost(neighbour, out):
             self._end_relinking(now_us, out)
@@ -298,7 +300,7 @@ class Resident:
         """
         has_way = self.ties.settle(now_us, out, is_ending=self.departing.is_ending)
         is_retried = (is_retried or has_way) and not is_lost
-        self._look_for_entries(now_us, out)
+        self.routing.kept.look_for(self.ties.entered_by, now_us, out)
         self.exchange.say(out)
         if self.exchange.knows_tables:
             self.early.let_in(self.receive, now_us, out)
@@ -306,11 +308,6 @@ class Resident:
         self.departing.look(now_us, out)
         if is_retried:
             self._go_on(now_us, out)
-
-    def _look_for_entries(self, now_us: int, out: list[Effect]) -> None:
-        """See for which clusters nobody is used."""
-        used = {cluster: purpose.current for cluster, purpose in self.ties.entries.items()}
-        self.routing.kept.look_for(used, now_us, out)
 
     def _go_on(self, now_us: int, out: list[Effect]) -> None:
         """Publications have moved: what waits behind them may go."""
@@ -323,7 +320,7 @@ class Resident:
         for key, message in held:
             out.append(Continue(key))
             self.routing.receive(new, message, now_us, out)
-            out.append(Settled(key))
+        out += [Settled(key) for key in dict.fromkeys(key for key, _ in held)]
         if held:
             out.append(Continue(None))
         self.cluster_tables.catch_up(new, False, out)
@@ -363,7 +360,10 @@ class Resident:
         if not self._is_primary(source):
             return self.routing.kept.is_inner(None) or len(self.routing.gate.lines) > 0
         region = self.product.position(source).region
-        return self.relinking.holds(source) or self.routing.kept.is_inner(region)
+        return self.relinking.holds_up(source) or self.routing.kept.is_inner(region)
+
+    def _is_beside(self, broker: BrokerId) -> bool:
+        return broker in self.met and self._is_primary(broker)
 
     def _onward(self, source: BrokerId) -> list[BrokerId]:
         """To whom of this cluster goes on what comes from a broker."""
@@ -420,6 +420,8 @@ class Resident:
             self.departing.receive(neighbour, message, now_us, out)
         elif isinstance(message, Sweep | Swept):
             self.sweeps.receive(neighbour, message, out)
+            if self.relinking.has_all:
+                self._end_relinking(now_us, out)
             self.settle(now_us, out, is_retried=False)
         elif self._is_primary(neighbour):
             self.hearing.primary(neighbour, message, now_us, out)

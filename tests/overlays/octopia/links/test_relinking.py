@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from shoal.broker.effects import Returned
+from shoal.broker.effects import LinkChanged, LinkState, Returned
 from shoal.broker.messages import Advertise, Subscribe
 from shoal.overlays.octopia.links.relinking import QUARTERS, TIMER
 from shoal.overlays.octopia.messages import HomeChange, Notification, Sweep, Swept
@@ -233,3 +233,48 @@ def test_word_of_who_links_up_elsewhere_goes_over_the_tree_alone() -> None:
         (None, 0, 1, 1, 3)
     }
     assert {each.homes[3].version for each in tables} == {tables[3].own.version}
+
+
+@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize(("home", "subscriber"), WAYS)
+def test_nothing_overtakes_what_comes_back_from_a_link_that_is_given_up(
+    home: str, subscriber: str, seed: int
+) -> None:
+    """Both ends of b0-c0 live and give it up, the one later than the other."""
+    random = Random(f"given up/{home}/{subscriber}/{seed}")
+    here = ProductStage(dynamic=Dynamic.ORDERED, clusters=2)
+    here.ask(subscriber, "S", Subscribe(subscription("s", client="S")))
+    here.ask(home, "P", Advertise(advertisement("p")))
+    here.settle()
+    cut, gives_up = random.randrange(5), dict.fromkeys(("b0", "c0"), 0)
+    for end in gives_up:
+        gives_up[end] = cut + random.randrange(15)
+    links_up = gives_up["c0"] + random.randrange(5)
+    for number in range(30):
+        for end, other in (("b0", "c0"), ("c0", "b0")):
+            if gives_up[end] == number:
+                give_up(here, end, other)
+        if links_up == number:
+            link(here, "a0", "c0")
+        for _ in range(random.randint(0, 8)):
+            held = set(CUT) if number >= cut else set()
+            if waiting := [way for way, queue in here.links.items() if queue and way not in held]:
+                here.carry(*random.choice(waiting))
+        here.ask(home, "P", publish(number))
+    here.settle(random)
+    assert list(dict.fromkeys(got(here, "S"))) == list(range(30))
+    assert described(here, "held") == 0
+
+
+CUT = (("b0", "c0"), ("c0", "b0"))
+
+
+def give_up(here: ProductStage, end: str, other: str) -> None:
+    """One end loses a link; what it had sent over it, and has not arrived, comes back."""
+    lost = [*here.links[end, other]]
+    here.links[end, other].clear()
+    here.handle(end, LinkChanged(other, LinkState.FAILED))
+    for message in lost:
+        if isinstance(message, Notification):
+            here.handle(end, Returned(other, message))
+    here.fire(end, RETRY)

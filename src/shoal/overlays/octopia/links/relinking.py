@@ -17,6 +17,12 @@ sent is in front of the word.  Nobody else does anything for that, of whatever v
 Nobody waits in a circle: the word waits for nothing, and a sweep waits for another who relinks only
 where it comes from below that one, not where what is kept there is for whom it comes from.
 
+Who has lost the link up, and links up elsewhere, holds what comes from there, too: what was under
+way over the lost link goes back to its other end, as soon as that has lost it, and comes behind
+what was published later.  A sweep asks for it (`sweeps.py`), and when that is answered what is held
+goes on in the order in which its publishers counted it.  It waits for no other broker that holds
+anything: whatever comes to one that does comes over its one link up, and is put in order there.
+
 The other design was that everybody whose way changes keeps what is for there, sweeps the old way,
 and then passes the word on: the sweeps come one after the other, and wait for each other where
 several relink at once.
@@ -51,7 +57,8 @@ class Relinking:
         self.leaving: BrokerId | None = None
         self._is_asked = False
         self._has_way = False
-        # The former, over whose link the own word comes back, of this version; and the new one.
+        # The former, over whose link the own word comes back, of this version, None: its link is
+        # lost; and the new one.
         self.former: BrokerId | None = None
         self._new: BrokerId | None = None
         self._version = 0
@@ -67,7 +74,7 @@ class Relinking:
     @property
     def is_active(self) -> bool:
         """Whether this broker relinks now."""
-        return self.leaving is not None or self.former is not None
+        return self.leaving is not None or self._new is not None
 
     # --- up -----------------------------------------------------------------------------------
 
@@ -78,7 +85,7 @@ class Relinking:
     def may_relink(self, current: BrokerId, out: list[Effect]) -> bool:
         """Somebody better than who is used is there: whether it may be used now."""
         self._is_asked = True
-        if self.former is not None:
+        if self._new is not None:
             return False
         if self.leaving != current:
             self._stop_leaving()
@@ -89,7 +96,7 @@ class Relinking:
 
     def end_round(self, now_us: int, out: list[Effect]) -> bool:
         """Nobody asks any more: whether what is kept has a way now, a new one or again."""
-        if self.former is not None:
+        if self._new is not None:
             self._set_timer(now_us, out)
         if self.leaving is not None and not self._is_asked:
             self._stop_leaving()
@@ -109,9 +116,25 @@ class Relinking:
         self.former, self._new, self._version = former, new, version
         self._quarters = 0
 
+    def linked_up(self, new: BrokerId, out: list[Effect]) -> None:
+        """The own table says that this one is linked up to now, and the former's link is lost."""
+        self._stop_leaving()
+        self.former, self._new = None, new
+        self._quarters = 0
+        self._sweeps.ask_for_lost(new, out)
+
     def holds(self, neighbour: BrokerId) -> bool:
         """Whether what comes from a neighbour has to wait."""
+        return neighbour == self._new
+
+    def holds_up(self, neighbour: BrokerId) -> bool:
+        """Whether a sweep from a neighbour has to wait for that."""
         return self.former is not None and neighbour == self._new
+
+    @property
+    def has_all(self) -> bool:
+        """Whether all that was under way over a lost link has come."""
+        return self._new is not None and self.former is None and not self._sweeps.asks_for_lost
 
     def hold(self, message: Notification, out: list[Effect]) -> None:
         """Let it wait, unsettled."""
@@ -128,6 +151,8 @@ class Relinking:
         """Nothing more has to wait; what did, in its order, and from whom it came."""
         assert self._new is not None
         new, held = self._new, self._held
+        if self.former is None:
+            held = _in_order(held)
         self.former, self._new, self._held = None, None, []
         return new, held
 
@@ -136,7 +161,7 @@ class Relinking:
 
         What came over the new link goes back to its other end, which sends it another way.
         """
-        if self.former is not None and neighbour == self._new:
+        if neighbour == self._new:
             out += [Settled(key) for key, _ in self.end()[1]]
             return False
         return self.former is not None and neighbour == self.former
@@ -144,7 +169,7 @@ class Relinking:
     def waited(self, now_us: int, out: list[Effect]) -> bool:
         """The timer fired: whether it has been waited for long enough."""
         self._is_timer_set = False
-        if self.former is None:
+        if self._new is None:
             return False
         self._quarters += 1
         if self._quarters > QUARTERS:
@@ -156,3 +181,13 @@ class Relinking:
         if not self._is_timer_set:
             self._is_timer_set = True
             out.append(SetTimer(TIMER, now_us + self._quarter_us))
+
+
+def _in_order(held: list[Held]) -> list[Held]:
+    """What is held, one publication at a time, in its publishers' order."""
+    found = [
+        (key, message.with_publications((each,)))
+        for key, message in held
+        for each in message.publications
+    ]
+    return sorted(found, key=lambda entry: entry[1].publications[0].publication.sequence)

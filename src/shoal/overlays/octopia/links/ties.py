@@ -172,6 +172,11 @@ class Ties:
             return None
         return self.entries[cluster].current
 
+    @property
+    def entered_by(self) -> dict[int, BrokerId | None]:
+        """By whom each cluster is entered, or was last while that changes."""
+        return {cluster: purpose.current for cluster, purpose in self.entries.items()}
+
     def former_of(self, cluster: int) -> BrokerId | None:
         """By whom it was entered, until all that went there has arrived."""
         return self._sweeps.former(cluster)
@@ -273,8 +278,11 @@ class Ties:
         self._catch_up(broker, is_orderly, out)
         up = self._product.position(broker).region
         if self._tables.own.up != up or not self._has_linked_up:
+            is_lost = self._has_linked_up and self._tables.own.up is not None and not is_there
             self._has_linked_up = True
             self._tables.link_up(self._region, up)
             self._say_up(out)
+            if is_lost and self._keeps_order:
+                self._relinking.linked_up(broker, out)
         if before is not None and is_orderly:
             self._relinking.relinked(before, broker, self._tables.own.version)
