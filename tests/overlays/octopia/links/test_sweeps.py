@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
+from shoal.broker.effects import LinkChanged, LinkState, Returned
 from shoal.broker.messages import Advertise, Subscribe
-from shoal.overlays.octopia.messages import Sweep
+from shoal.overlays.octopia.messages import Notification, Sweep, Swept
 from shoal.overlays.octopia.parameters import Dynamic
 from shoal.overlays.octopia.routing import RETRY
 from tests.broker.transcript import advertisement, publish, subscription
@@ -32,3 +35,53 @@ def test_what_the_former_entry_did_not_get_goes_before_what_waited_for_its_sweep
     here.fire("c0", RETRY)
     here.settle()
     assert got(here, "S") == [1, 2]
+
+
+@pytest.mark.parametrize("is_for_lost", [False, True])
+def test_a_sweep_waits_for_what_comes_back_from_a_link_that_is_lost(is_for_lost: bool) -> None:
+    """It was answered with the loss, before what had been on its way there was sent again."""
+    here = ProductStage(dynamic=Dynamic.ORDERED, clusters=2)
+    here.ask("c0", "S", Subscribe(subscription("s", client="S")))
+    here.ask("b1", "P", Advertise(advertisement("p")))
+    here.settle()
+    here.ask("b1", "P", publish(1))
+    here.tell("b1", "b0", Sweep("x", 1, is_for_lost))
+    down = ("b0", "c0")
+    carry_all_but(here, down)
+    lost = [each for each in here.links[down] if isinstance(each, Notification)]
+    answer = ("b0", "b1", Swept("x", 1))
+    here.handle("b0", LinkChanged("c0", LinkState.FAILED))
+    here.links[down].clear()
+    carry_all_but(here, down)
+    assert answer not in here.everything_sent
+    for message in lost:
+        here.handle("b0", Returned("c0", message))
+    here.fire("b0", RETRY)
+    carry_all_but(here, down)
+    # A sweep of who asks for what was lost there does not wait until there is a way.
+    assert (answer in here.everything_sent) is is_for_lost
+    here.handle("c0", LinkChanged("b0", LinkState.FAILED))
+    link(here, "a0", "c0")
+    here.settle()
+    assert got(here, "S") == [1]
+    assert answer in here.everything_sent
+
+
+def test_a_sweep_for_what_was_lost_goes_to_its_own_broker_over_links_beside_the_tree() -> None:
+    """Who has not noticed yet that the link is lost has what was on it."""
+    here = ProductStage(dynamic=Dynamic.ORDERED, clusters=2)
+    here.handle("c0", LinkChanged("b0", LinkState.FAILED))
+    link(here, "a0", "c0")
+    carry_all_but(here, ("b0", "c0"))
+    (sweep,) = [each for each in here.links["b0", "c0"] if isinstance(each, Sweep)]
+    assert sweep.broker == "c0"
+    assert not [each for _, end, each in here.sent(Swept) if end == "c0"]
+    here.links["b0", "c0"].clear()
+    here.handle("b0", LinkChanged("c0", LinkState.FAILED))
+    here.fire("b0", RETRY)
+    here.settle()
+    assert [each for _, end, each in here.sent(Swept) if end == "c0"]
+    # Had the link come up again, that is said behind what was on it.
+    here.mend_link("b0", "c0")
+    here.tell("b0", "c0", sweep)
+    assert here.links["c0", "b0"][-1] == Swept("c0", sweep.number)
