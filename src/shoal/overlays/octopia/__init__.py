@@ -20,7 +20,8 @@ nothing may be lost, doubled or overtaken: entries change behind a probe of all 
 (`sweeps.py`); in its cluster's tree one neighbour takes its place, and for all others the ways stay
 as they are (`departing.py`).  So it is when somebody dead is back, and who had linked up past it
 links up to it again: a probe goes the old way, and the word of it comes back there
-(`relinking.py`).
+(`relinking.py`).  Who has lost the one above it holds what comes from the next until a probe has
+found that what was on the lost link has come round.
 
 A sharp bit (`known/bits.py`) says with filters what a cluster wants, and what it says is never less
 than that.  Wider is said at once, and who subscribes waits until hosts have it; narrower, later,
