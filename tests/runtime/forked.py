@@ -1,10 +1,10 @@
-"""Brokers as forks of a process that has imported everything.
+"""Commands as forks of a process that has imported everything, as the brokers of `shoal up` are.
 
 A fresh interpreter spends half a second of processor time on imports before a broker does
-anything, and the tests start hundreds.  The standard library's fork server imports once for each
-process of pytest; it has no threads, loop or sockets of a test that a fork could inherit.  Its
-forks share one hash seed.  Tests of `shoal up`, of the other commands, and
-`tests/runtime/process/test_forked.py` start fresh interpreters.
+anything, and the tests start hundreds.  The fork server (`shoal.runtime.forks`) imports once for
+each process of pytest; it has no threads, loop or sockets of a test that a fork could inherit.  Its
+forks share one hash seed.  Tests of the commands themselves, and
+`tests/runtime/process/test_forked.py`, start fresh interpreters.
 """
 
 from __future__ import annotations
@@ -16,37 +16,24 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 from shoal.cli.main import main
 from shoal.overlays.registry import FURTHER, SYSTEMS
-
-_SERVER = multiprocessing.get_context("forkserver")
-_SERVER.set_forkserver_preload(["shoal.cli.broker_process"])
+from shoal.runtime import forks
 
 
-class Forked:
+class Forked(forks.Forked):
     """`shoal` with these words, in a process of its own; what tests use of `subprocess.Popen`."""
 
     def __init__(self, words: Sequence[str], log: Path) -> None:
-        reader, writer = _SERVER.Pipe(duplex=False)
-        # A daemon is killed when pytest ends.
-        self._process = _SERVER.Process(
-            target=_run,
-            args=(tuple(words), dict(os.environ), Path.cwd(), writer, log),
-            daemon=True,
-        )
+        reader, writer = multiprocessing.Pipe(duplex=False)
+        super().__init__(_run, tuple(words), dict(os.environ), Path.cwd(), writer, log)
         with reader, writer:
             self._process.start()
             self.stdout = open(os.dup(reader.fileno()), encoding="utf-8")  # noqa: PTH123, SIM115
-        assert self._process.pid is not None
-        self.pid = self._process.pid
-
-    @property
-    def returncode(self) -> int | None:
-        """As `Popen` has it: a signal's number, negative, when one ended it."""
-        return self._process.exitcode
 
     def poll(self) -> int | None:
         return self.returncode
@@ -58,8 +45,9 @@ class Forked:
         return self.returncode
 
     def send_signal(self, number: signal.Signals) -> None:
-        if self.returncode is None:
-            os.kill(self.pid, number)
+        """Who has ended does not mind."""
+        with suppress(ProcessLookupError):
+            super().send_signal(number)
 
 
 def _run(

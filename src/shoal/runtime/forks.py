@@ -11,6 +11,7 @@ import importlib
 import multiprocessing
 import os
 import signal
+from collections.abc import Callable
 from multiprocessing import forkserver
 from pathlib import Path
 
@@ -30,13 +31,39 @@ def prepare() -> None:
     forkserver.ensure_running()
 
 
-class Fork:
-    """One broker of the network in a file, in a process that stops with this one."""
+class Forked:
+    """A process that runs a function of a module, in a fork; it ends with this one at the latest.
+
+    The function's arguments, and its module's name, are what the fork is sent.
+    """
+
+    def __init__(self, run: Callable[..., None], *arguments: object) -> None:
+        # Who is still there when this process ends is ended.
+        self._process = _SERVER.Process(target=run, args=arguments, daemon=True)
+
+    @property
+    def pid(self) -> int:
+        """Once it has started."""
+        assert self._process.pid is not None
+        return self._process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        """Once it has ended; a signal's number, negative, if one ended it."""
+        return self._process.exitcode
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """ProcessLookupError when it has ended."""
+        if self.returncode is not None:
+            raise ProcessLookupError
+        os.kill(self.pid, number)
+
+
+class Fork(Forked):
+    """One broker of the network in a file."""
 
     def __init__(self, network_file: Path, broker: BrokerId, log: Path) -> None:
-        arguments = (network_file.absolute(), broker, log.absolute())
-        # Who is still there when this process ends is ended.
-        self._process = _SERVER.Process(target=_run, args=arguments, daemon=True)
+        super().__init__(_run, network_file.absolute(), broker, log.absolute())
         self._ended = asyncio.Event()
 
     async def start(self) -> None:
@@ -49,26 +76,10 @@ class Fork:
         self._process.join()
         self._ended.set()
 
-    @property
-    def pid(self) -> int:
-        assert self._process.pid is not None
-        return self._process.pid
-
-    @property
-    def returncode(self) -> int | None:
-        """Once it has ended; a signal's number, negative, if one ended it."""
-        return self._process.exitcode
-
     async def wait(self) -> int:
         await self._ended.wait()
         assert self.returncode is not None
         return self.returncode
-
-    def send_signal(self, number: signal.Signals) -> None:
-        """ProcessLookupError when it has ended."""
-        if self.returncode is not None:
-            raise ProcessLookupError
-        os.kill(self.pid, number)
 
 
 def _run(network_file: Path, broker: BrokerId, log: Path) -> None:
