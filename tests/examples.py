@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 import zlib
 from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
 
 import pytest
 
@@ -17,6 +19,12 @@ FACTOR = float(os.environ.get("SHOAL_EXAMPLES", "1"))
 def examples(count: int) -> int:
     """So many in `make test`."""
     return max(round(FACTOR * count), 1)
+
+
+def at_length(cases: Iterable[Any]) -> list[Any]:
+    """These cases of a test, a tuple for each that has several parameters, in the soak only."""
+    found = (each if isinstance(each, tuple) else (each,) for each in cases)
+    return [pytest.param(*each, marks=pytest.mark.soak) for each in found]
 
 
 def chosen_cases(items: list[pytest.Item]) -> list[pytest.Item]:

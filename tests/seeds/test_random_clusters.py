@@ -20,7 +20,7 @@ from tests.seeds.chosen import CHOSEN, chosen
 from tests.seeds.networks.random_network import SECOND_US
 from tests.seeds.random_cluster import RandomCluster, Trouble
 
-QUICK = range(4)
+QUICK = range(2)
 SOAK = range(1_000)
 
 

@@ -26,6 +26,10 @@ QUICK = {
     "dynatops": (5,),
     "octopia": (7, 300),
     "tid": (30,),
+    # Not found anything, but brokers die in them, and they are played quickly.
+    "geops": (7,),
+    "hybrid": (7,),
+    "tco": (6,),
 }
 OF_OTHERS = (0,)
 SOAK = range(1_000)

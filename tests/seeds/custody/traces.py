@@ -1,8 +1,8 @@
 """Everything that brokers are told in a seed's run, as one digest: the same whenever it is played.
 
-    python -m tests.seeds.custody.traces SYSTEM...
+    python -m tests.seeds.custody.traces SEED SYSTEM...
 
-plays seed 0 of `RandomCustody` of each, one after the other, and says their digests.
+plays this seed of `RandomCustody` of each, one after the other, and says their digests.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.seeds.custody.random_custody import RandomCustody
 MANY = 300
 
 
-def trace(system: str, seed: int = 0) -> str:
+def trace(system: str, seed: int) -> str:
     """Of a short run: all inputs of all brokers, and when, in their order."""
     digest, handle = hashlib.sha256(), Broker.handle
 
@@ -39,8 +39,8 @@ def trace(system: str, seed: int = 0) -> str:
     return f"{digest.hexdigest()} {network.settled} {problems}"
 
 
-def traces(systems: Iterable[str]) -> dict[str, str]:
-    return {system: trace(system) for system in systems}
+def traces(systems: Iterable[str], seed: int) -> dict[str, str]:
+    return {system: trace(system, seed) for system in systems}
 
 
 def wear_out() -> None:
@@ -58,4 +58,4 @@ def wear_out() -> None:
 
 
 if __name__ == "__main__":
-    print(json.dumps(traces(sys.argv[1:])))
+    print(json.dumps(traces(sys.argv[2:], int(sys.argv[1]))))

@@ -21,7 +21,7 @@ from tests.overlays.publisher_relocation.one_publisher import assert_nothing_is_
 from tests.seeds.chosen import chosen
 from tests.seeds.networks.test_random_migrations import RandomMigrations
 
-QUICK = range(60)
+QUICK = range(30)
 SOAK = range(3_000)
 
 

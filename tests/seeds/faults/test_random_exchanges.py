@@ -15,14 +15,15 @@ from shoal.overlays.self_organising.moves.reserved_paths import ReservedPaths
 from tests.seeds.chosen import CHOSEN, chosen
 from tests.seeds.faults.random_exchanges import RandomExchanges
 
-QUICK = range(4)
+# Of one and four in which links are exchanged often, one covers.
+QUICK = (0, 3)
 SOAK = range(1_000)
 # Few publications, so that there is time for many seeds; many, so that some are always under way.
 SELDOM_US, OFTEN_US = 4_000_000, 400_000
-# What has gone wrong once: claims of moves that an exchange turned (17, 65), a link that was ending
+# What has gone wrong once: claims of moves that an exchange turned (17), a link that was ending
 # as another fault came (268), a verdict that came too late (30069), one of which all was known
 # (40887).
-FOUND = (17, 65, 268, 30069, 40887)
+FOUND = (17, 268, 30069, 40887)
 # A link that neither end remembered, as both had started anew, was taken for one of the tree's.
 FOUND_WITHOUT_MOVES = (44448,)
 # Who was linked anew was not asked what became of an exchange, and those were told too late who had

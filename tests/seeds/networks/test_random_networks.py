@@ -13,8 +13,9 @@ from shoal.clients.records import MigrationRecord
 from tests.seeds.chosen import CHOSEN, chosen
 from tests.seeds.networks.random_network import RandomNetwork
 
-QUICK = range(10)
-LOSSY = range(4)
+# Three brokers to fourteen; two of these seeds cover.
+QUICK = (2, 3, 4, 6, 7)
+LOSSY = (2, 3)
 SOAK = range(1_000)
 MOVING = pytest.mark.parametrize("system", ["grape", "pop"])
 

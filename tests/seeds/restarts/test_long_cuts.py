@@ -12,6 +12,7 @@ import pytest
 
 from shoal.broker.links.outbox import LinkLimits
 from shoal.overlays.dynatops.in_views import InViews
+from tests.examples import at_length
 from tests.seeds.custody.random_custody import SECOND_US, RandomCustody
 
 NAMES = tuple(f"B{number}" for number in range(6))
@@ -46,8 +47,18 @@ class LongCut(RandomCustody):
         self._cable(*self.ends).mend()
 
 
-@pytest.mark.parametrize("system", ["dynatops", "hybrid", "tco"])
-@pytest.mark.parametrize("ends", [("B0", "B1"), ("B0", "B4"), ("B1", "B3")])
+@pytest.mark.parametrize(
+    ("system", "ends"),
+    [
+        ("dynatops", ("B0", "B1")),
+        ("dynatops", ("B1", "B3")),
+        ("hybrid", ("B0", "B4")),
+        ("tco", ("B0", "B4")),
+        ("tco", ("B1", "B3")),
+        *at_length([("dynatops", ("B0", "B4")), ("tco", ("B0", "B1"))]),
+        *at_length([("hybrid", ("B0", "B1")), ("hybrid", ("B1", "B3"))]),
+    ],
+)
 def test_all_are_in_one_view_again(system: str, ends: tuple[str, str]) -> None:
     network = LongCut(system, ends)
     problems = network.run()

@@ -9,15 +9,15 @@ import pytest
 from tests.seeds.chosen import chosen
 from tests.seeds.restarts.random_restless import RandomRestless
 
-# What has gone wrong once.  Lost: what was published by who had just started, and did not know of
-# the link that took a place (4, 21), or that it had decided itself (12).  60 s without an exchange:
-# tables awaited over a link that was about to end (0, 9, 13, 24).  Never again one: a link that had
-# ended was brought back by a connection that was being made (14).
-FOUND = (0, 4, 9, 12, 13, 14, 21, 24)
+# What has gone wrong once, each cause in one seed of several.  Lost: what was published by who had
+# just started, and did not know of the link that took a place (4), or that it had decided itself
+# (12).  60 s without an exchange: tables awaited over a link that was about to end (9).  Never one
+# again: a link that had ended was brought back by a connection being made (14).
+FOUND = (4, 9, 12, 14)
 # The same when several are killed at once: the first broker's answer was held back (0), and who had
-# lost its only link took that for nobody being there (9, 42, 51); one that had started again did
-# not hear of the exchange from the others of the cycle (40).
-FOUND_AT_ONCE = (0, 9, 40, 42, 51)
+# lost its only link took that for nobody being there (9); one that had started again did not hear
+# of the exchange from the others of the cycle (40).
+FOUND_AT_ONCE = (0, 9, 40)
 
 
 def _play(seeds: Iterable[int], *, most_at_once: int = 1, leaves: bool = False) -> None:

@@ -7,7 +7,7 @@ import pytest
 from tests.seeds.sessions.random_sessions import RESTLESS, Life, play
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(8))
 def test_random_sessions(seed: int) -> None:
     play(seed)
 
@@ -21,7 +21,7 @@ def test_clients_that_hardly_stay(seed: int) -> None:
     play(seed, RESTLESS)
 
 
-@pytest.mark.parametrize("seed", [*range(5), 82, 5093, 5170])
+@pytest.mark.parametrize("seed", [0, 1, 82, 5093, 5170])
 def test_more_brokers(seed: int) -> None:
     """In 82 a session came, was asked for elsewhere, and stayed: what came late came twice.
 
@@ -31,7 +31,7 @@ def test_more_brokers(seed: int) -> None:
     play(seed, more=3)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(4))
 def test_what_others_want_is_covered_now_and_then(seed: int) -> None:
     play(seed, dabblers=3)
 
@@ -55,18 +55,18 @@ def test_clients_that_hardly_stay_at_length(seed: int) -> None:
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("seed", range(1_000, 1_300))
+@pytest.mark.parametrize("seed", [*range(4, 10), *range(1_000, 1_300)])
 def test_what_others_want_is_covered_now_and_then_at_length(seed: int) -> None:
     play(seed, dabblers=3)
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("seed", range(1_000, 1_500))
+@pytest.mark.parametrize("seed", [2, 3, 4, *range(1_000, 1_500)])
 def test_more_brokers_at_length(seed: int) -> None:
     play(seed, more=3)
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("seed", range(1_000, 3_000))
+@pytest.mark.parametrize("seed", [*range(8, 20), *range(1_000, 3_000)])
 def test_random_sessions_at_length(seed: int) -> None:
     play(seed)

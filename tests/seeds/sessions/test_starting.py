@@ -6,11 +6,12 @@ from random import Random
 
 import pytest
 
+from tests.examples import at_length
 from tests.seeds.sessions.random_sessions import Publisher, Subscriber
 from tests.seeds.sessions.session_network import Network
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", [*range(8), *at_length(range(8, 20))])
 @pytest.mark.parametrize("down", [1, 2])
 def test_who_goes_to_a_broker_that_has_just_started(seed: int, down: int) -> None:
     """It comes before the first link, with the links, or later."""
