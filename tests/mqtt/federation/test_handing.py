@@ -10,6 +10,7 @@ import pytest
 from shoal.mqtt.codec.packets import Pingresp, Publish
 from shoal.mqtt.federation import sharing
 from shoal.mqtt.federation.handing import MOST_AT_ONCE, copy_work
+from tests.examples import at_length
 from tests.mqtt.house import KEPT, Client
 from tests.mqtt.network_house import Network
 from tests.mqtt.remembering import Memory
@@ -76,7 +77,7 @@ def test_copies_wait_while_links_are_full(network: Network) -> None:
     assert len(got + member.take_payloads()) == GROUPS
 
 
-@pytest.mark.parametrize("turns", range(1, 12, 2))
+@pytest.mark.parametrize("turns", [1, 5, 9, 11, *at_length((3, 7))])
 def test_who_is_killed_in_between_goes_on_where_it_was(network: Network, turns: int) -> None:
     memory = Memory(network)
     members = [in_groups(network, broker, broker) for broker in ("B1", "B2")]
