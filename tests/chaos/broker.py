@@ -1,4 +1,4 @@
-"""One broker on a disk that can be made slow or full: `python -m tests.chaos.broker FILE NAME`.
+"""One broker on a disk that can be made slow or full, in a fork.
 
 The file `NAME.disk` beside the network file says how the disk is: nothing, seconds that each write
 takes, or "full".  It is asked at each write, so it holds from the next one on.  `NAME.clock` has
@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 
 from shoal.cli.main import main
+from shoal.runtime.forks import stand_alone
 
 FULL = "full"
 
@@ -50,9 +51,13 @@ def spoil_clock(control: Path) -> None:
     time.time = lambda: time.time_ns() / 1e9
 
 
-if __name__ == "__main__":
-    network_file, name = sys.argv[1:]
-    spoil_disk(Path(network_file).with_name(f"{name}.disk"))
-    spoil_clock(Path(network_file).with_name(f"{name}.clock"))
-    sys.argv = ["shoal", "serve", network_file, "--broker", name]
+def run(network_file: Path, name: str) -> None:
+    """What the fork is for."""
+    stand_alone(network_file.with_name(f"{name}.log"))
+    # As a command's own, not the server's.
+    sys.stdout = os.fdopen(1, "w", closefd=False)
+    sys.stderr = os.fdopen(2, "w", 1, closefd=False)
+    spoil_disk(network_file.with_name(f"{name}.disk"))
+    spoil_clock(network_file.with_name(f"{name}.clock"))
+    sys.argv = ["shoal", "serve", str(network_file), "--broker", name]
     main()

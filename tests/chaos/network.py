@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import os
 import signal
-import sys
 from collections.abc import Callable
 from itertools import combinations
 from pathlib import Path
@@ -14,10 +13,11 @@ from typing import Any
 
 import msgspec
 
+from shoal.runtime.forks import Fork
 from shoal.runtime.free_ports import free_ports
 from shoal.runtime.network_file import dump_network, parse_network
 from shoal.runtime.supervisor import get_json
-from tests.chaos.broker import FULL
+from tests.chaos.broker import FULL, run
 from tests.chaos.cables import HOST, Cables
 from tests.chaos.history import (
     Clock,
@@ -36,7 +36,6 @@ from tests.chaos.history import (
 )
 from tests.chaos.schedule import X_LIMIT, Plan, clusters_of
 
-ROOT = Path(__file__).parents[2]
 POLL_S = 0.1
 STOP_TIMEOUT_S = 20.0
 CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
@@ -104,7 +103,7 @@ class Brokers:
         # Only where they are needed: they take time of a processor.
         has_cables = any(each.kind in ("cut", "hang", "slow cable") for each in plan.actions)
         self._cables = Cables(self._peers()) if has_cables else None
-        self._processes: dict[str, asyncio.subprocess.Process] = {}
+        self._processes: dict[str, Fork] = {}
         self._paused: set[str] = set()
         self._stopping: set[str] = set()
         self._starting = {name: asyncio.Lock() for name in plan.brokers}
@@ -153,21 +152,12 @@ class Brokers:
                 await self._processes[broker].wait()
                 await asyncio.sleep(0)
             if broker not in self._processes:
-                self._processes[broker] = process = await self._spawn(broker)
+                process = Fork(run, self._file(broker).absolute(), broker)
+                await process.start()
+                self._processes[broker] = process
                 self._record(Started(at_s=self._now(), broker=broker))
                 self._watch(self._wait_for_end(broker, process))
                 self._watch(self._wait_until_ready(broker, process))
-
-    async def _spawn(self, broker: str) -> asyncio.subprocess.Process:
-        with (self.folder / f"{broker}.log").open("ab") as log:
-            return await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "tests.chaos.broker", str(self._file(broker)), broker),
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                cwd=ROOT,
-                start_new_session=True,
-            )
 
     def end(self, broker: str, how: signal.Signals = signal.SIGKILL) -> None:
         """Kill it, or ask it to stop; unless it does not run."""
@@ -298,7 +288,7 @@ class Brokers:
             return bool((await get_json(address, "/ready"))["ready"])
         return False
 
-    async def _wait_until_ready(self, broker: str, process: asyncio.subprocess.Process) -> None:
+    async def _wait_until_ready(self, broker: str, process: Fork) -> None:
         while self._processes.get(broker) is process:
             if broker not in self._paused and await self._is_ready(broker):
                 if self._processes.get(broker) is process:
@@ -308,14 +298,14 @@ class Brokers:
                 return
             await asyncio.sleep(POLL_S)
 
-    async def _wait_for_end(self, broker: str, process: asyncio.subprocess.Process) -> None:
+    async def _wait_for_end(self, broker: str, process: Fork) -> None:
         code = await process.wait()
         if self._processes.get(broker) is process:
             if broker not in self._stopping:
                 self._record(Died(at_s=self._now(), broker=broker, code=code))
             self._forget(broker, process)
 
-    def _forget(self, broker: str, process: asyncio.subprocess.Process) -> None:
+    def _forget(self, broker: str, process: Fork) -> None:
         if self._processes.get(broker) is process:
             del self._processes[broker]
             self._ready.discard(broker)
@@ -352,8 +342,7 @@ class Brokers:
                 self._record(Logged(at_s=self._now(), broker=broker, line=line))
 
 
-def _send(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
-    """Not by the process's own methods, which would take its end from whoever waits for it."""
-    if process.returncode is None:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(process.pid, number)
+def _send(process: Fork, number: signal.Signals) -> None:
+    """Unless it has ended."""
+    with contextlib.suppress(ProcessLookupError):
+        process.send_signal(number)

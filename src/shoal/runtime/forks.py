@@ -60,10 +60,10 @@ class Forked:
 
 
 class Fork(Forked):
-    """One broker of the network in a file."""
+    """One that the loop waits for."""
 
-    def __init__(self, network_file: Path, broker: BrokerId, log: Path) -> None:
-        super().__init__(_run, network_file.absolute(), broker, log.absolute())
+    def __init__(self, run: Callable[..., None], *arguments: object) -> None:
+        super().__init__(run, *arguments)
         self._ended = asyncio.Event()
 
     async def start(self) -> None:
@@ -82,7 +82,13 @@ class Fork(Forked):
         return self.returncode
 
 
-def _run(network_file: Path, broker: BrokerId, log: Path) -> None:
+def broker_fork(network_file: Path, broker: BrokerId, log: Path) -> Fork:
+    """One broker of the network in a file."""
+    return Fork(_run, network_file.absolute(), broker, log.absolute())
+
+
+def stand_alone(log: Path) -> None:
+    """Have this fork's process be one like any other, which writes to `log`."""
     os.setsid()  # Ctrl-C is for who started it, and stops it in order
     # What it holds of the server's would keep that alive when who started it is gone.
     os.closerange(3, 256)
@@ -91,5 +97,9 @@ def _run(network_file: Path, broker: BrokerId, log: Path) -> None:
         os.dup2(output.fileno(), 1)
         os.dup2(output.fileno(), 2)
     stop_with_parent()
+
+
+def _run(network_file: Path, broker: BrokerId, log: Path) -> None:
+    stand_alone(log)
     setproctitle(f"shoal serve {network_file} --broker {broker}")
     importlib.import_module(_MODULE).run(str(network_file), broker)

@@ -24,7 +24,7 @@ from shoal.overlays.registry import SYSTEMS
 from shoal.overlays.shapes import Link
 from shoal.overlays.system import Layout
 from shoal.runtime.addresses import Address
-from shoal.runtime.forks import Fork
+from shoal.runtime.forks import Fork, broker_fork
 from shoal.runtime.free_ports import free_ports
 from shoal.runtime.network_file import Network
 from shoal.runtime.network_sections import AccessSection, BrokerSection
@@ -189,7 +189,7 @@ class Supervisor:
         self._watching = [asyncio.create_task(self._watch(each.name)) for each in self._brokers]
 
     async def _spawn(self, name: BrokerId) -> None:
-        self.processes[name] = fork = Fork(self._path, name, self.log_path(name))
+        self.processes[name] = fork = broker_fork(self._path, name, self.log_path(name))
         await fork.start()
 
     async def _ready(self, broker: BrokerSection) -> None:
