@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from shoal.model import Attributes
-from shoal.mqtt.codec.encoder import encode_publish_halves
+from shoal.mqtt.codec.encoder import encode_publish_at_0, encode_publish_halves
 from shoal.mqtt.codec.packets import Publish, Will
 from shoal.mqtt.codec.properties import NO_PROPERTIES, Properties
 from shoal.mqtt.limits import MICROSECONDS
@@ -118,8 +118,10 @@ class Message:
 
     def whole(self, version: int, identifiers: tuple[int, ...], now_us: int) -> bytes:
         """The bytes at QoS 0, for one who keeps them: they are not kept here."""
-        before, after = self._write(version, 0, False, identifiers, now_us)
-        return before + after
+        properties, written = self.properties, self.written
+        if identifiers or self.expires_us is not None:
+            properties, written = self.properties_for(identifiers, now_us), None
+        return encode_publish_at_0(self.topic, self.payload, version, properties, written)
 
     def _write(
         self, version: int, qos: int, retain: bool, identifiers: tuple[int, ...], now_us: int

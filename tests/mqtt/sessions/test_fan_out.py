@@ -139,7 +139,7 @@ def test_in_a_network(seed: int) -> None:
 
 def test_more_than_is_gathered_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = play(House(), 1, together=True)
-    monkeypatch.setattr(fan_out, "MAX_GATHERED", 3)
+    monkeypatch.setattr(fan_out, "MAX_GATHERED_BYTES", 3 * fan_out.ENTRY_BYTES)
     assert play(House(), 1, together=True) == whole
     monkeypatch.setattr(fan_out, "MAX_GATHERED_BYTES", 5)
     assert play(House(), 1, together=True) == whole

@@ -101,9 +101,28 @@ def encode_publish_halves(
         rest = written or write_properties(properties, PacketType.PUBLISH) + payload
     length = len(name) + len(rest) + (2 if qos else 0)
     first = _PUBLISH | qos << 1 | retain | (_DUPLICATE if duplicate else 0)
-    if length < 128:
-        return bytes((first, length)) + name, rest
-    return bytes((first,)) + write_variable(length) + name, rest
+    return _head(first, length) + name, rest
+
+
+def encode_publish_at_0(
+    topic: str, payload: bytes, version: int, properties: Properties, written: bytes | None
+) -> bytes:
+    """A publication of QoS 0, not retained, in one piece (see `encode_publish_halves`)."""
+    short = len(topic) <= REMEMBERED_TOPIC_BYTES
+    name = _short_topic_bytes(topic) if short else write_string(topic)
+    if version != MQTT_5:
+        return _head(_PUBLISH, len(name) + len(payload)) + name + payload
+    if written:
+        return _head(_PUBLISH, len(name) + len(written)) + name + written
+    said = write_properties(properties, PacketType.PUBLISH)
+    return b"".join((_head(_PUBLISH, len(name) + len(said) + len(payload)), name, said, payload))
+
+
+# Most publications of a time are of few lengths.
+@lru_cache(1_024)
+def _head(first: int, length: int) -> bytes:
+    """The fixed header."""
+    return bytes((first,)) + write_variable(length)
 
 
 @lru_cache(REMEMBERED_TOPICS)

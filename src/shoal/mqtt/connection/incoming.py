@@ -62,6 +62,8 @@ class Incoming:
         "_aliased",
         "_aliases",
         "_house",
+        "_is_free",
+        "_known",
         "_limits",
         "_may_publish",
         "_outlet",
@@ -77,10 +79,14 @@ class Incoming:
         self, house: House, session: Session, permissions: Permissions, outlet: Outlet
     ) -> None:
         self._house = house
+        # What is known of topics.
+        self._known = house.subscribing.known
         # As the client was told, whatever they are later.
         self._limits = house.limits
         self._session = session
         self._permissions = permissions
+        # Whether it may publish to all topics but the broker's own.
+        self._is_free = permissions is ALL_PERMISSIONS
         self._outlet = outlet
         # QoS 2 publications of this connection that are not released yet; of MQTT 5 only.
         self._receiving: set[int] = set()
@@ -105,26 +111,23 @@ class Incoming:
         return bool(self._owed)
 
     def is_prepared(self, packet: Publish, now_us: int) -> bool:
-        """Look through a publication's texts for a turn's time; whether it may be taken now.
+        """Look through a publication's texts for a turn's time; whether it may be taken now."""
+        is_prepared = self._turns >= MOST_TURNS or self._prepare(packet, now_us)
+        self._turns = 0 if is_prepared else self._turns + 1
+        return is_prepared
 
-        Where there is a network its broker does that.
-        """
-        subscribing = self._house.subscribing
+    def _prepare(self, packet: Publish, now_us: int) -> bool:
         topic = packet.topic or self._topic(packet)
-        is_short = _characters(packet, topic) < LONG
-        if is_short or self._house.door is not None or self._turns >= MOST_TURNS:
-            self._turns = 0
+        if _characters(packet, topic) < LONG:
             return True
-        if not subscribing.find(topic):
-            self._turns += 1
+        known = self._house.subscribing.look(topic)
+        if known is None:
             return False
-        _, filters = subscribing.work_of(topic)
+        _, filters = known.work
         if filters < MANY_FILTERS:
             return True
         message = message_of_publish(packet, topic, self._session.client_id, now_us)
-        is_prepared = subscribing.prepare(message, PREPARING_US)
-        self._turns = 0 if is_prepared else self._turns + 1
-        return is_prepared
+        return self._house.subscribing.prepare(message, PREPARING_US)
 
     def on_publish(self, packet: Publish, now_us: int) -> int:
         """Take a publication; how much work that is, as `TURN` in `serving` has it."""
@@ -153,7 +156,7 @@ class Incoming:
                 return 1
         code = ReasonCode.SUCCESS
         message: Message | None = None
-        if self._is_allowed(topic):
+        if (self._is_free and topic[0] != "$") or self._is_allowed(topic):
             session.published += 1
             message = message_of_publish(packet, topic, session.client_id, now_us)
             if not qos:
@@ -182,8 +185,9 @@ class Incoming:
                 journal.unsettled(session, packet_id, message)
         if self._house.spreading.is_on:
             return 1  # others have their turn before what is next
-        work, filters = self._house.subscribing.work_of(topic)
-        if qos or packet.retain:
+        known = self._known.get(topic)
+        work, filters = self._house.subscribing.work_of(topic) if known is None else known.work
+        if work > 1 and (qos or packet.retain):
             work = alone(work)
         return work + work_of_filters(filters, _characters(packet, topic)) if filters else work
 
@@ -321,6 +325,11 @@ class Incoming:
             self._outlet.send(encode_acknowledgement(_PUBCOMP, packet_id))
         else:
             self._outlet.send_answer(Pubcomp(packet_id, ReasonCode.PACKET_IDENTIFIER_NOT_FOUND))
+
+
+def is_short(packet: Publish) -> bool:
+    """Whether it is known at a glance that filters see no long text of a publication."""
+    return packet.properties is NO_PROPERTIES and len(packet.payload) + len(packet.topic) < LONG
 
 
 def _characters(packet: Publish, topic: str) -> int:

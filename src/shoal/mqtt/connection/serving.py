@@ -28,7 +28,7 @@ from shoal.mqtt.codec.packets import (
 from shoal.mqtt.codec.reason_codes import FIRST_ERROR, ReasonCode
 from shoal.mqtt.connection.holding import PASSING
 from shoal.mqtt.connection.house import House
-from shoal.mqtt.connection.incoming import Incoming
+from shoal.mqtt.connection.incoming import Incoming, is_short
 from shoal.mqtt.connection.outlet import Outlet
 from shoal.mqtt.sessions.session import ClientSubscription, Session
 from shoal.mqtt.sessions.subscribing import Granting, TakingBack
@@ -65,7 +65,7 @@ class Serving:
         as while a message is handed to many, or looked through by many: then it is to be handed the
         rest again.  MqttError for what breaks the standard.
         """
-        has_published = False
+        has_gathered = False
         waits_to_publish = self.session.waits_to_publish
         work, spreading = 0, self._house.spreading
         is_networked = self._house.door is not None
@@ -77,23 +77,33 @@ class Serving:
             if type(packet) is Publish:
                 if waits_to_publish:
                     return place
-                if packet.qos and has_published:
+                if not packet.qos:
+                    has_gathered = True
+                elif has_gathered:
                     self._house.settle()
+                    has_gathered = False
                     if spreading.is_on:
                         return place
-                if not self.incoming.is_prepared(packet, now_us):
+                # Where there is a network its broker looks through texts.
+                if (
+                    not is_networked
+                    and not is_short(packet)
+                    and not self.incoming.is_prepared(packet, now_us)
+                ):
                     return place
                 work += travelling + self.incoming.on_publish(packet, now_us)
-                has_published = True
                 if is_networked and self._house.is_sharing:
                     return place + 1
                 continue
             work += 1
-            if has_published:
+            if has_gathered:
                 self._house.settle()
-                has_published = False
+                has_gathered = False
                 if spreading.is_on and type(packet) not in PASSING:
                     return place
+            if type(packet) is Puback:
+                self.session.on_puback(packet.packet_id, now_us)
+                continue
             work += self._handle(packet, TURN - work, now_us)
             if self._asked is not None and type(packet) not in PASSING:
                 return place

@@ -159,10 +159,11 @@ class Audience:
         for topic, each_noted in by_topic.items():
             if self._left <= 0:
                 return
+            known = self._subscriptions.look(topic)
             # What has become of much since then is not looked for.
-            if self._subscriptions.is_long(topic):
+            if known is None or self._subscriptions.is_long(known):
                 continue
-            receivers = self._subscriptions.receivers(topic)
+            receivers = known.all
             if receivers is not None:
                 self._left -= len(receivers)
                 bits: dict[_Traced, int] = defaultdict(int)

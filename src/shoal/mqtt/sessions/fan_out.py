@@ -20,18 +20,21 @@ from functools import partial
 from shoal.mqtt.messages import Message
 from shoal.mqtt.sessions.session import ClientSubscription, Session
 from shoal.mqtt.sessions.spreading import Spread, Spreading
+from shoal.mqtt.sessions.subscribed.receivers import Receivers
 from shoal.mqtt.sessions.subscribed.subscriptions import Subscriptions
 from shoal.mqtt.statistics import Statistics
 
-# What is gathered is held in memory in all its forms; more of it is delivered before the rest.
-MAX_GATHERED = 4_096
+# What is gathered is held in memory in all its forms; more of it is delivered before the rest.  A
+# message counts for so many bytes beside its own.
 MAX_GATHERED_BYTES = 1_048_576
+ENTRY_BYTES = 256
 # To look at so many places of topic filters takes as long as to hand to one session.
 _PLACES = 20
 # Subscriptions that are sorted by sessions in one step.
 _SORTED = 1_000
 
 _Form = tuple[Message, tuple[int, ...]]
+_Run = tuple[int, Receivers]
 
 
 class FanOut:
@@ -48,7 +51,11 @@ class FanOut:
         self._subscriptions = subscriptions
         self._statistics = statistics
         self._gathered: list[Message] = []
-        self._gathered_bytes = 0
+        # Where topics change in it, and what is known of each; and the last topic.
+        self._runs: list[_Run] = []
+        self._topic: str | None = None
+        # How many bytes more may be gathered.
+        self._room = MAX_GATHERED_BYTES
         self._now_us = 0
 
     # --- one message --------------------------------------------------------------------------
@@ -73,13 +80,17 @@ class FanOut:
 
     def _route(self, message: Message, now_us: int) -> int:
         topic = message.topic
-        if self._subscriptions.is_looking_for(topic) or not self._subscriptions.find(topic):
-            self._note_spread(message)
-            self.spreading.begin(self._search(topic), partial(self._route_found, message))
-            return 1
-        receivers = self._subscriptions.receivers(topic)
+        known = self._subscriptions.known.get(topic)
+        if known is None:
+            if not self._subscriptions.is_looking_for(topic):
+                known = self._subscriptions.look(topic)
+            if known is None:
+                self._note_spread(message)
+                self.spreading.begin(self._search(topic), partial(self._route_found, message))
+                return 1
+        receivers = known.all
         if receivers is None:
-            if self._subscriptions.is_long(topic):
+            if self._subscriptions.is_long(known):
                 self._spread(message, self._steps_of_match(message))
                 return 1
             return self._route_each(message, self._subscriptions.match(message), now_us)
@@ -225,26 +236,39 @@ class FanOut:
 
     def gather(self, message: Message, now_us: int) -> None:
         """Deliver a message together with those that come next, until `settle`."""
-        is_alone = message.qos or message.retain or self.spreading.is_on
-        if is_alone or self._subscriptions.is_long(message.topic):
+        topic = message.topic
+        if message.qos or message.retain or (topic != self._topic and not self._begin_run(topic)):
             self.route(message, now_us)
             return
         self._gathered.append(message)
-        self._gathered_bytes += len(message.payload) + len(message.topic)
         self._now_us = now_us
-        if len(self._gathered) >= MAX_GATHERED or self._gathered_bytes > MAX_GATHERED_BYTES:
+        self._room -= ENTRY_BYTES + len(message.payload) + len(topic)
+        if self._room < 0:
             self.settle()
+
+    def _begin_run(self, topic: str) -> bool:
+        """What comes next is to this topic; whether it can be gathered."""
+        if self.spreading.is_on:
+            return False
+        known = self._subscriptions.look(topic)
+        if known is None or self._subscriptions.is_long(known):
+            return False
+        self._runs.append((len(self._gathered), known))
+        self._topic = topic
+        return True
 
     def settle(self) -> None:
         """Deliver what is gathered."""
         if not self._gathered:
             return
-        messages, self._gathered, self._gathered_bytes = self._gathered, [], 0
+        messages, self._gathered = self._gathered, []
+        runs, self._runs, self._topic = self._runs, [], None
+        self._room = MAX_GATHERED_BYTES
         if len(messages) == 1:
             self.route(messages[0], self._now_us)
             return
         forms: list[_Form] = [(message, ()) for message in messages]
-        lanes = self._lanes(messages, forms)
+        lanes = self._lanes(messages, runs, forms)
         steps = self._steps_of_lanes(lanes, forms)
         self.spreading.now_us = self._now_us
         if len(lanes) > self.spreading.most:
@@ -273,30 +297,28 @@ class FanOut:
                 message, identifiers = forms[number]
                 session.deliver(message, 0, False, identifiers, now_us)
 
-    def _lanes(self, messages: list[Message], forms: list[_Form]) -> dict[Session, list[int]]:
+    def _lanes(
+        self, messages: list[Message], runs: list[_Run], forms: list[_Form]
+    ) -> dict[Session, list[int]]:
         """What each session gets, in order, as numbers of forms; forms with identifiers join."""
-        subscriptions = self._subscriptions
         lanes: dict[Session, list[int]] = {}
-        first, last, deliveries = 0, len(messages), 0
-        while first < last:
-            topic, end = messages[first].topic, first + 1
-            while end < last and messages[end].topic == topic:
-                end += 1
-            receivers = subscriptions.receivers(topic)
+        deliveries = 0
+        ends = [first for first, _ in runs[1:]]
+        for (first, known), end in zip(runs, (*ends, len(messages)), strict=True):
+            receivers = known.all
             answers: Sequence[Sequence[ClientSubscription]]
             if receivers is None:
-                answers = subscriptions.match_each(messages[first:end])
+                answers = self._subscriptions.match_each(messages[first:end])
                 deliveries += sum(map(len, answers))
                 self._put(messages, answers, first, forms, lanes)
             else:
                 deliveries += len(receivers) * (end - first)
-                if all(each.is_plain for each in receivers):
+                if known.are_plain:
                     for subscription in receivers:
                         lanes.setdefault(subscription.session, []).extend(range(first, end))
                 else:
                     answers = [receivers] * (end - first)
                     self._put(messages, answers, first, forms, lanes)
-            first = end
         self._statistics.deliveries += deliveries
         return lanes
 

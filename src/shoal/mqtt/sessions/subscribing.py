@@ -39,6 +39,7 @@ from shoal.mqtt.sessions.delivering.delivery import MOST_AT_ONCE
 from shoal.mqtt.sessions.delivering.outgoing import Outgoing
 from shoal.mqtt.sessions.retained import RetainedStore
 from shoal.mqtt.sessions.session import CANNOT_WRITE, ClientSubscription, Session
+from shoal.mqtt.sessions.subscribed.receivers import Receivers
 from shoal.mqtt.sessions.subscribed.subscriptions import Subscriptions
 
 _RETAIN_IF_NEW = 1
@@ -156,14 +157,15 @@ class Subscribing:
     ) -> None:
         self.limits = limits
         self._subscriptions = subscriptions
+        self.known = subscriptions.known
         self._retained = retained
         self._json = json
         # How much more of what is retained may be sent at this time.
         self._sent_us, self._to_send = -1, MOST_AT_ONCE
 
-    def find(self, topic: str) -> bool:
-        """Find out who gets what is published to a topic; whether that is known now."""
-        return self._subscriptions.find(topic)
+    def look(self, topic: str) -> Receivers | None:
+        """What is known of a topic; None while it is not (see `Subscriptions`)."""
+        return self._subscriptions.look(topic)
 
     def work_of(self, topic: str) -> tuple[int, int]:
         """How much work a publication to a topic is, and how many filters (see `Subscriptions`)."""

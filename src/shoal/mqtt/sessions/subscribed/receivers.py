@@ -19,14 +19,17 @@ PLACES_PER_WORK = 20
 class Receivers(NamedTuple):
     """What is known of a topic until any subscription changes.
 
-    all       who gets everything that is published to it, each client once; None where that depends
-              on the message
-    work      how much work a publication is, and how many filters are asked about its content
-    leaves    how many topic filters match
-    asks      whether any filter is asked about content
+    all         who gets everything that is published to it, each client once; None where that
+                depends on the message.  Subscriptions of a client that overlap count as one, of the
+                highest QoS, with all their identifiers [MQTT-3.3.4-2 to 4]
+    are_plain   whether those get a message of QoS 0 as it is
+    work        how much work a publication is, and how many filters are asked about its content
+    leaves      how many topic filters match
+    asks        whether any filter is asked about content
     """
 
     all: tuple[ClientSubscription, ...] | None
+    are_plain: bool
     work: tuple[int, int]
     leaves: int
     asks: bool
@@ -49,7 +52,8 @@ def find(index: TopicIndex, topic: str, known: dict[str, Receivers]) -> Iterator
         else:
             everybody = ()
     work = 1 + overview.places // PLACES_PER_WORK, overview.filters
-    known[topic] = Receivers(everybody, work, overview.leaves, overview.asks)
+    are_plain = everybody is not None and all(each.is_plain for each in everybody)
+    known[topic] = Receivers(everybody, are_plain, work, overview.leaves, overview.asks)
 
 
 def _one_each(

@@ -54,8 +54,8 @@ class Subscriptions:
         self.count = 0
         # What they take in memory, about.
         self.bytes = 0
-        # By topic, until any subscription changes.
-        self._known: dict[str, Receivers] = {}
+        # What is known of topics until any subscription changes; others only look into it.
+        self.known: dict[str, Receivers] = {}
         self._changes = 0
         # The topic that is looked at, and what is left of that.
         self._search: tuple[str, Iterator[int]] | None = None
@@ -146,7 +146,7 @@ class Subscriptions:
         A client's filters may match by the 100,000: no more than `quick` places are looked at, and
         the next time it goes on there, unless another topic was asked for.
         """
-        if topic in self._known:
+        if topic in self.known:
             return True
         left = self.quick
         steps = self.search(topic)
@@ -173,12 +173,12 @@ class Subscriptions:
 
     def _steps(self, topic: str) -> Iterator[int]:
         begun = 0
-        while topic not in self._known:
-            if len(self._known) >= _REMEMBERED_TOPICS:
-                self._known.clear()
+        while topic not in self.known:
+            if len(self.known) >= _REMEMBERED_TOPICS:
+                self.known.clear()
             changes = self._changes
             begun += 1
-            for places in receivers.find(self._index, topic, self._known):
+            for places in receivers.find(self._index, topic, self.known):
                 if begun > MOST_BEGUN:
                     continue
                 yield places
@@ -187,34 +187,24 @@ class Subscriptions:
 
     def _of(self, topic: str) -> Receivers:
         """What is known of a topic, whatever it takes."""
-        known = self._known.get(topic)
+        known = self.known.get(topic)
         if known is None:
             deque(self.search(topic), maxlen=0)
-            known = self._known[topic]
+            known = self.known[topic]
         return known
 
-    def receivers(self, topic: str) -> tuple[ClientSubscription, ...] | None:
-        """Who gets everything that is published to a topic, each client once.
+    def look(self, topic: str) -> Receivers | None:
+        """What is known of a topic; None while it is not (see `find`)."""
+        known = self.known.get(topic)
+        if known is None and self.find(topic):
+            known = self.known[topic]
+        return known
 
-        Subscriptions of a client that overlap count as one, of the highest QoS, with all their
-        identifiers [MQTT-3.3.4-2 to 4].  None where who gets it depends on the message.
+    def is_long(self, known: Receivers) -> bool:
+        """Whether it may take longer than a turn to find out who gets a message to such a topic.
+
+        That is so where very many topic filters are asked about its content.
         """
-        try:
-            return self._known[topic].all
-        except KeyError:
-            return self._of(topic).all
-
-    def is_long(self, topic: str) -> bool:
-        """Whether it may take longer than a turn to find out who gets a message to a topic.
-
-        That is so while who gets what is not known (see `find`), and where very many topic filters
-        are asked about its content.
-        """
-        known = self._known.get(topic)
-        if known is None:
-            if not self.find(topic):
-                return True
-            known = self._known[topic]
         return known.all is None and known.leaves > self.most_filters
 
     def work_of(self, topic: str) -> tuple[int, int]:
@@ -223,12 +213,8 @@ class Subscriptions:
         One client can have tens of thousands of subscriptions that all match.  And how many filters
         are asked about content, which is `work_of_filters` more.
         """
-        known = self._known.get(topic)
-        if known is None:
-            if not self.find(topic):
-                return _UNKNOWN, 0
-            known = self._known[topic]
-        return known.work
+        known = self.look(topic)
+        return (_UNKNOWN, 0) if known is None else known.work
 
     def work_on(self, attributes: Attributes) -> int:
         """As `work_of`, of a publication with these that comes from the network; all of it."""
@@ -248,9 +234,10 @@ class Subscriptions:
         return self._prepare(message.topic, attributes_of(message, self._json), work_us)
 
     def _prepare(self, topic: str, attributes: Attributes, work_us: float) -> bool:
-        if not self.find(topic):
+        known = self.look(topic)
+        if known is None:
             return False
-        return self.is_long(topic) or self._index.prepare(topic, attributes, work_us)
+        return self.is_long(known) or self._index.prepare(topic, attributes, work_us)
 
     @property
     def are_plain(self) -> bool:
@@ -306,7 +293,7 @@ class Subscriptions:
             self.at_change(subscription)
 
     def _changed(self) -> None:
-        self._known.clear()
+        self.known.clear()
         self._search = None
         self._changes += 1
 
