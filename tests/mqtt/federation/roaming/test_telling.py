@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Any
 
 import pytest
@@ -9,9 +10,13 @@ import pytest
 from shoal.mqtt.broker_clients import BrokerClients
 from shoal.mqtt.codec.packets import Connect
 from shoal.mqtt.codec.reason_codes import ReasonCode
+from shoal.mqtt.door.network import EVERY_BROKER
 from shoal.mqtt.federation import joining
+from shoal.mqtt.federation.controls import FEATURES, Control, Entered
 from shoal.mqtt.federation.roaming.registering import registrars
 from shoal.mqtt.federation.roaming.roaming import Roaming
+from shoal.mqtt.federation.roaming.telling import MOST_MET, Telling
+from shoal.mqtt.timers import Timers
 from tests.mqtt.house import KEPT
 from tests.mqtt.network_house import Network
 
@@ -60,6 +65,50 @@ def places(network: Network, client: str) -> set[str]:
         if client in side._sessions or client in side._entered or side.registry.place(client):
             found.add(name)
     return found
+
+
+def test_brokers_without_end_are_not_remembered() -> None:
+    """A broker that says names without end fills no memory, nor makes a client's entry slow."""
+    told: list[tuple[str, Control]] = []
+    telling = Telling(
+        "B1", Timers(), lambda to, control, _: told.append((to, control)), lambda *_: None
+    )
+    for number in range(MOST_MET + 100):
+        telling.met(f"C{number}", FEATURES)
+    telling.entered(Entered("c", "B1", 1, is_kept=False, asked=None, began_us=1), 1, is_known=False)
+    assert len(telling) == MOST_MET
+    [(one, _), (other, _)] = told
+    assert {one, other} <= {f"C{number}" for number in range(MOST_MET)}
+    for number in range(MOST_MET + 100):
+        telling.left(f"C{number}")
+    assert len(telling) == 0
+    assert not telling._lists
+
+
+def test_all_read_what_is_said_to_registrars_or_all_are_told() -> None:
+    told: list[str] = []
+    telling = Telling("B1", Timers(), lambda to, control, _: told.append(to), lambda *_: None)
+    numbers = count()
+
+    def heard_by() -> set[str]:
+        told.clear()
+        control = Entered(f"c{next(numbers)}", "B1", 1, is_kept=False, asked=None, began_us=1)
+        telling.entered(control, 1_000_000_000, is_known=False)
+        telling.flush(1_000_000_000)
+        return set(told)
+
+    assert heard_by() == {EVERY_BROKER}  # nobody is known
+    telling.met("B2", FEATURES)
+    telling.met("B3", FEATURES)
+    assert EVERY_BROKER not in heard_by()
+    telling.met("B3", ())
+    telling.met("B3", ())
+    assert heard_by() == {EVERY_BROKER}
+    telling.met("B3", FEATURES)
+    assert EVERY_BROKER not in heard_by()
+    telling.met("B3", ())
+    telling.left("B3")
+    assert EVERY_BROKER not in heard_by()
 
 
 def test_only_registrars_hear_of_a_session_that_is_not_kept(network: Network) -> None:

@@ -50,6 +50,8 @@ GATHER_US = MICROSECONDS // 10
 MOST_AS_ONE = 256
 # So many that are said as one are as much work as one that is said by itself.
 LISTED_PER_WORK = 12
+# Brokers that are remembered: as many as one knows at all.
+MOST_MET = 4_096
 
 TELLING_TIMER = "telling"
 
@@ -87,6 +89,7 @@ class Telling:
         self._register = register
         # The other brokers, and whether each reads what is said to registrars.
         self._met: dict[BrokerId, bool] = {}
+        self._not_reading = 0
         # Those that read which part of all it is.
         self._lists: set[BrokerId] = set()
         self._told: dict[str, Told] = {}
@@ -99,15 +102,22 @@ class Telling:
 
     def met(self, broker: BrokerId, features: Iterable[str]) -> None:
         """A broker says that it is there."""
+        if broker not in self._met and len(self._met) >= MOST_MET:
+            return  # no network has as many
+        self.left(broker)
         self._met[broker] = REGISTERS in features
+        self._not_reading += REGISTERS not in features
         if LISTS in features:
             self._lists.add(broker)
-        else:
-            self._lists.discard(broker)
 
     def left(self, broker: BrokerId) -> None:
         """A broker has left for good."""
-        self._met.pop(broker, None)
+        self._not_reading -= not self._met.pop(broker, True)
+        self._lists.discard(broker)
+
+    def __len__(self) -> int:
+        """How many other brokers it knows."""
+        return len(self._met)
 
     def tell_registrars(self, left: BrokerId, own: Iterable[Entered], now_us: int) -> int:
         """A broker has left: of these clients of its tell who is a registrar in its place.
@@ -127,7 +137,7 @@ class Telling:
 
     @property
     def _all_read(self) -> bool:
-        return bool(self._met) and all(self._met.values())
+        return bool(self._met) and not self._not_reading
 
     def _registrars(self, client_id: str) -> tuple[BrokerId, ...]:
         return registrars(client_id, (self._broker_id, *self._met))

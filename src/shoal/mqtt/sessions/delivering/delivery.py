@@ -321,29 +321,31 @@ class Delivery(Counted):
             self.outlet.send_release(packet_id, reason_code)
 
     def _finish(self, packet_id: int, now_us: int) -> None:
-        outgoing = self._inflight.pop(packet_id)
-        self._is_done(outgoing)
-        self._resend.pop(packet_id, None)
-        if self._resend or self._waiting or self._feeds:
+        self._is_done(self._inflight.pop(packet_id))
+        if self._resend:
+            self._resend.pop(packet_id, None)
+            self.pump(now_us)
+        elif self._waiting or self._feeds:
             self.pump(now_us)
 
     # --- what is sent and kept ----------------------------------------------------------------
 
     def _send_new(self, outgoing: Outgoing, outlet: ClientOutlet, now_us: int) -> None:
-        outgoing.packet_id = packet_id = self._new_id()
+        packet_id = self._last_id % MAX_PACKET_ID + 1
+        if packet_id in self._inflight:
+            packet_id = self._free_id(packet_id)
+        outgoing.packet_id = self._last_id = packet_id
         if outlet.send_outgoing(outgoing, now_us, False):
             self._inflight[packet_id] = outgoing
             self._note(outgoing)
         else:
             self._is_done(outgoing)
 
-    def _new_id(self) -> int:
-        packet_id = self._last_id
-        while True:
+    def _free_id(self, packet_id: int) -> int:
+        """The first behind this one that is not in flight."""
+        while packet_id in self._inflight:
             packet_id = packet_id % MAX_PACKET_ID + 1
-            if packet_id not in self._inflight:
-                self._last_id = packet_id
-                return packet_id
+        return packet_id
 
     def _keep(self, outgoing: Outgoing) -> None:
         if self._waiting is None:
