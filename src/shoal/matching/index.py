@@ -162,10 +162,9 @@ class MatchIndex(FiledFilters):
         found, ends = ids.tolist(), offsets.tolist()
         return [found[start:end] for start, end in pairwise(ends)]
 
-    def matches_any(self, attributes: Attributes) -> bool:
-        """Whether any filter matches; the first found ends the search."""
-        attributes = checked(attributes)
-        if super().matches_any(attributes):
+    def matches_any_checked(self, attributes: Attributes) -> bool:
+        """As `matches_any`; nobody looks whether the values are of our own types."""
+        if super().matches_any_checked(attributes):
             return True
         return self._compiled is not None and self._compiled.matches_any_loaded(attributes)
 

@@ -86,7 +86,7 @@ class LocalPublishers:
             if publication.publisher != client:
                 owner = publication.publisher
                 reason = f"publication {publication.sequence} belongs to {owner}, not to {client}"
-            elif promises_all or promises.matches_any(attributes):
+            elif promises_all or promises.matches_any_checked(attributes):
                 message_id = MessageId(self._broker, client, number)
                 accepted.append(RoutedPublication(publication, message_id))
                 number += 1

@@ -100,7 +100,7 @@ class FiledFilters:
         normal_form = filter.normal_form
         filed = [
             (number, place, compile_conjunction(place.rest) if place.rest else None)
-            for number, place in places_of(normal_form)
+            for number, place in places_of(filter)
         ]
         hash(destination)
         if id in self._filters:
@@ -125,7 +125,8 @@ class FiledFilters:
 
     def remove(self, id: Hashable) -> None:
         """Forget a filter; KeyError if there is none under this id."""
-        normal_form = self._filters.pop(id).normal_form
+        filter = self._filters.pop(id)
+        normal_form = filter.normal_form
         if id in self._destinations:
             destination = self._destinations.pop(id)
             self._destination_sizes[destination] -= 1
@@ -136,7 +137,7 @@ class FiledFilters:
             self._named[name] -= 1
             if not self._named[name]:
                 del self._named[name]
-        for number, place in places_of(normal_form):
+        for number, place in places_of(filter):
             table = self._tables[place.signature]
             bucket = table.buckets[place.values]
             self._work += bucket.remove(id, number, place)
@@ -156,7 +157,11 @@ class FiledFilters:
 
     def matches_any(self, attributes: Attributes) -> bool:
         """Whether any filter matches; the first found ends the search."""
-        return bool(self._walk(checked(attributes), bool))
+        return self.matches_any_checked(checked(attributes))
+
+    def matches_any_checked(self, attributes: Attributes) -> bool:
+        """As `matches_any`; nobody looks whether the values are of our own types."""
+        return bool(self._walk(attributes, bool))
 
     @property
     def is_searched(self) -> bool:

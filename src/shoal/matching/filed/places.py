@@ -1,7 +1,7 @@
 """Where conjunctions are filed: by the equalities they demand, and then by what they compare.
 
 >>> from shoal.language import parse
->>> [(number, place)] = places_of(parse("carrier = 'UA' AND delay >= 30").normal_form)
+>>> [(number, place)] = places_of(parse("carrier = 'UA' AND delay >= 30"))
 >>> place.values, place.step.attribute, place.threshold, place.rest
 ('UA', 'delay', 30, ())
 """
@@ -9,10 +9,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from shoal.matching.predicates import RISING, TYPES, alternatives, threshold
-from shoal.model import Conjunction, Kind, Operator, Predicate
+from shoal.model import Conjunction, Filter, Kind, Operator, Predicate
+
+# A filter is filed in several indexes, of one broker or of many in one process.  The places of so
+# many are remembered, but not of larger ones, with which strangers could fill the memory.
+REMEMBERED = 16_384
+REMEMBERED_SIZE = 256
 
 # Equalities a conjunction is filed under: attributes in order of their names, and the kinds of
 # values (TRUE and 1 are one key to a dictionary).
@@ -54,13 +60,20 @@ class Place(NamedTuple):
     rest: tuple[Predicate, ...]
 
 
-def places_of(normal_form: Sequence[Conjunction]) -> list[tuple[int, Place]]:
+def places_of(filter: Filter) -> tuple[tuple[int, Place], ...]:
     """The places where a filter is filed, each once, and the conjunction it is of."""
+    return (_remembered_places if filter.size <= REMEMBERED_SIZE else _places)(filter)
+
+
+def _places(filter: Filter) -> tuple[tuple[int, Place], ...]:
     numbers: dict[Place, int] = {}
-    for number, conjunction in enumerate(normal_form):
+    for number, conjunction in enumerate(filter.normal_form):
         for each in alternatives(conjunction):
             numbers.setdefault(_place(each), number)
-    return [(number, place) for place, number in numbers.items()]
+    return tuple((number, place) for place, number in numbers.items())
+
+
+_remembered_places = lru_cache(REMEMBERED)(_places)
 
 
 def _place(conjunction: Conjunction) -> Place:

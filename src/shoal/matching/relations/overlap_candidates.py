@@ -17,14 +17,20 @@ oldest first; what a candidate really overlaps is for `relations.decisions.overl
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Hashable, Iterable, Iterator
+from collections.abc import Collection, Hashable, Iterable
+from functools import lru_cache
 from typing import Generic, TypeVar
 from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
 
-from shoal.matching.relations.decisions import Values, remembered_regions
+from shoal.matching.relations.decisions import (
+    CACHED_FILTERS,
+    CACHED_SIZE,
+    Values,
+    remembered_regions,
+)
 from shoal.matching.relations.outlines import (
     ABSENT,
     ANY,
@@ -104,7 +110,7 @@ class OverlapCandidates(Generic[Entry]):
         """Take in an entry that is not there yet."""
         self._places[entry] = place = len(self._entries)
         self._entries.append(entry)
-        for name, bound in _bounds(filter):
+        for name, bound in _bounds_of(filter):
             if name not in self._columns:
                 self._columns[name] = _Column()
             self._columns[name].add(place, bound)
@@ -135,7 +141,7 @@ class OverlapCandidates(Generic[Entry]):
         if len(fewest) <= FEW:
             return fewest
         may = np.ones(len(self._entries), np.bool_)
-        for name, bound in _bounds(filter):
+        for name, bound in _bounds_of(filter):
             column = self._columns.get(name)
             if column is not None:
                 may[column.apart(bound)] = False
@@ -154,11 +160,16 @@ class OverlapCandidates(Generic[Entry]):
                 del self._columns[name]
 
 
-def _bounds(filter: Filter) -> Iterator[tuple[str, _Bound]]:
+def _bounds_of(filter: Filter) -> tuple[tuple[str, _Bound], ...]:
     """By attribute, the least bounds around all that the filter's conjunctions leave to it."""
+    return (_remembered_bounds if filter.size <= CACHED_SIZE else _bounds)(filter)
+
+
+def _bounds(filter: Filter) -> tuple[tuple[str, _Bound], ...]:
     regions = remembered_regions(filter)
     if not 0 < len(regions) <= MOST_REGIONS:
-        return
+        return ()
+    found: list[tuple[str, _Bound]] = []
     shared = sorted(set(regions[0]).intersection(*regions))
     for name in shared[:MOST_ATTRIBUTES]:
         several = [hull(region[name]) for region in regions]
@@ -167,7 +178,11 @@ def _bounds(filter: Filter) -> Iterator[tuple[str, _Bound]]:
             low, high = min(each.low for each in several), max(each.high for each in several)
             kind = kinds.pop()
             text = _text([region[name] for region in regions]) if kind == STRING else _NO_TEXT
-            yield name, (_KINDS[kind], low, high, text)
+            found.append((name, (_KINDS[kind], low, high, text)))
+    return tuple(found)
+
+
+_remembered_bounds = lru_cache(CACHED_FILTERS)(_bounds)
 
 
 def _text(several: Iterable[Values]) -> float:
