@@ -26,7 +26,7 @@ from shoal.overlays.registry import SYSTEMS
 from shoal.overlays.system import System
 from shoal.overlays.tree.oracle import table_problems
 from shoal.overlays.tree.routing import TreeRouting
-from shoal.overlays.tree.routing_table import Route
+from shoal.overlays.tree.routing_table import Forwarded
 from shoal.overlays.tree.system import Parameters
 from tests.broker.transcript import LINE, Stage, advertisement, publish, subscription
 
@@ -56,16 +56,16 @@ class Guide:
 
     def note(
         self,
-        publications: tuple[RoutedPublication, ...],
-        routes: Sequence[Route],
+        forwarded: Sequence[Forwarded],
         upstream: str | None,
         now_us: int,
         out: list[Effect],
     ) -> None:
+        routes = (route for _, route in forwarded)
         ways = (" ".join([*brokers, *(name for name, _ in clients)]) for brokers, clients in routes)
-        self.told.append(f"{len(publications)} from {upstream}: {', '.join(ways)}")
+        self.told.append(f"{len(forwarded)} from {upstream}: {', '.join(ways)}")
         if (self.broker, upstream) == ("B1", None):
-            self._send_away(publications[0].publication.publisher, PATH, now_us, out)
+            self._send_away(forwarded[0][0].publication.publisher, PATH, now_us, out)
 
     def receive(self, neighbour: str, message: Message, now_us: int, out: list[Effect]) -> None:
         raise unexpected(message, f"neighbour {neighbour}")

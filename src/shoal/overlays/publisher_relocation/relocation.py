@@ -43,6 +43,7 @@ class Relocation(AroundTree):
         super().__init__(tree)
         self.migrations = migrations
         self.tracer = tracer
+        self._neighbours = tree.propagation.neighbours
         tree.surround(self)
 
     @property
@@ -59,11 +60,12 @@ class Relocation(AroundTree):
     def receive(
         self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]
     ) -> None:
+        if neighbour not in self._neighbours:
+            self.tree.check_sender(neighbour, message)
         if type(message) is PublicationBatch:
-            self.tree.check_neighbour(neighbour)
-            self._forward(message.publications, message.hops, neighbour, now_us, out)
+            forwarded = self.tree.forward(message.publications, message.hops, neighbour, out)
+            self.tracer.note(forwarded, neighbour, now_us, out)
             return
-        self.tree.check_sender(neighbour, message)
         if isinstance(message, LeavingMessage):
             self.tree.receive(neighbour, message, now_us, out)
             return
@@ -156,7 +158,7 @@ class Relocation(AroundTree):
         """Send on what a local client has published, and has been accepted."""
         if accepted:
             marked = self.tracer.mark(client, accepted, now_us)
-            self._forward(marked, 0, None, now_us, out)
+            self.tracer.note(self.tree.forward(marked, 0, None, out), None, now_us, out)
 
     # --- links that change --------------------------------------------------------------------
 
@@ -185,20 +187,6 @@ class Relocation(AroundTree):
             self.tracer.link(neighbour, True, self._advertised(), now_us, out)
 
     # --- steps --------------------------------------------------------------------------------
-
-    def _forward(
-        self,
-        publications: tuple[RoutedPublication, ...],
-        hops: int,
-        upstream: BrokerId | None,
-        now_us: int,
-        out: list[Effect],
-    ) -> None:
-        routes = self.tree.forward(publications, hops, upstream, out)
-        for routed in publications:
-            if routed.mark is not None:
-                self.tracer.note(publications, routes, upstream, now_us, out)
-                return
 
     def _advertise(
         self, client: ClientId, request: Advertise, now_us: int, out: list[Effect]

@@ -13,7 +13,7 @@ from shoal.broker.effects import Effect, Measured, TimerKey
 from shoal.broker.messages import Message, RoutedPublication
 from shoal.broker.strategy import BrokerContext
 from shoal.model import BrokerId, ClientId
-from shoal.overlays.tree.routing_table import Route
+from shoal.overlays.tree.routing_table import Forwarded
 
 SendAway = Callable[[ClientId, tuple[BrokerId, ...], int, list[Effect]], None]
 """Tells a local publisher to go to the end of a path; the tracer hears `left` of it in any case."""
@@ -41,13 +41,12 @@ class Tracer(Protocol):
 
     def note(
         self,
-        publications: tuple[RoutedPublication, ...],
-        routes: Sequence[Route],
+        forwarded: Sequence[Forwarded],
         upstream: BrokerId | None,
         now_us: int,
         out: list[Effect],
     ) -> None:
-        """Publications, some of them marked, came from upstream, and went these ways, one each.
+        """Publications, marked or not, at least one, came from upstream, and went these ways.
 
         They did not go back upstream, where a route says that, too.
         """

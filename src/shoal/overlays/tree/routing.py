@@ -61,7 +61,7 @@ from shoal.overlays.tree.messages import (
     Succeeded,
 )
 from shoal.overlays.tree.propagation import Propagation
-from shoal.overlays.tree.routing_table import Route, SubscriptionEntry
+from shoal.overlays.tree.routing_table import Forwarded, SubscriptionEntry
 from shoal.overlays.tree.turning import Turn, turn_tables
 
 
@@ -416,10 +416,10 @@ class TreeRouting(BaseStrategy):
         hops: int,
         hop: BrokerId | None,
         out: list[Effect],
-    ) -> Sequence[Route]:
+    ) -> Sequence[Forwarded]:
         """Send publications to each neighbour with a match but `hop`, deliver to local clients.
 
-        Returns their routes; `hop` may be among the neighbours of these.
+        Returns them with their routes; `hop` may be among the neighbours of these.
         """
         if len(publications) == 1:
             routed = publications[0]
@@ -432,10 +432,11 @@ class TreeRouting(BaseStrategy):
                 if neighbour != hop:
                     batch = batch or PublicationBatch(publications, hops + 1)
                     out.append(Send(neighbour, batch))
-            return (route,)
+            return ((routed, route),)
         remote: dict[BrokerId, list[RoutedPublication]] = {}
         routes = self._routes([routed.publication.attributes for routed in publications])
-        for routed, (neighbours, clients) in zip(publications, routes, strict=True):
+        forwarded = list(zip(publications, routes, strict=True))
+        for routed, (neighbours, clients) in forwarded:
             for client, subscriptions in clients:
                 out.append(Deliver(client, routed, subscriptions, hops))
             for neighbour in neighbours:
@@ -448,4 +449,4 @@ class TreeRouting(BaseStrategy):
             is_whole = len(part) == len(publications)
             batch = whole if is_whole else PublicationBatch(tuple(part), hops + 1)
             out.append(Send(neighbour, batch))
-        return routes
+        return forwarded

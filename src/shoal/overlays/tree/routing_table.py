@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
+from shoal.broker.messages import RoutedPublication
 from shoal.matching import (
     CoveringSet,
     Outcomes,
@@ -129,6 +130,10 @@ class Route(NamedTuple):
 
     neighbours: tuple[BrokerId, ...]
     clients: tuple[tuple[ClientId, tuple[SubscriptionId, ...]], ...]
+
+
+# A publication, and the way it went from one broker.
+Forwarded = tuple[RoutedPublication, Route]
 
 
 class RoutingTable:

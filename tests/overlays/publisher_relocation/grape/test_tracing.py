@@ -15,7 +15,7 @@ from shoal.overlays.publisher_relocation.grape.messages import (
 from shoal.overlays.publisher_relocation.grape.parameters import MAX_TRACE_SESSION_LENGTH
 from shoal.overlays.publisher_relocation.grape.tracing import Tracing
 from shoal.overlays.publisher_relocation.traces import BrokerTrace
-from shoal.overlays.tree.routing_table import Route
+from shoal.overlays.tree.routing_table import Forwarded, Route
 from tests.broker.transcript import publication
 
 M212 = MessageId("B1", "P", 212)
@@ -26,20 +26,16 @@ def routed(number: int, session: MessageId | None = M212) -> RoutedPublication:
     return RoutedPublication(publication(number), MessageId("B1", "P", number), session)
 
 
-Noted = tuple[RoutedPublication, Route]
-
-
-def deliver(number: int, client: str = "C", session: MessageId | None = M212) -> list[Noted]:
+def deliver(number: int, client: str = "C", session: MessageId | None = M212) -> list[Forwarded]:
     return [(routed(number, session), Route((), ((client, ("s",)),)))]
 
 
-def forward(neighbour: str, *numbers: int, session: MessageId | None = M212) -> list[Noted]:
+def forward(neighbour: str, *numbers: int, session: MessageId | None = M212) -> list[Forwarded]:
     return [(routed(number, session), Route((neighbour,), ())) for number in numbers]
 
 
-def note(tracing: Tracing, *noted: list[Noted], upstream: str | None = None) -> None:
-    pairs = [pair for each in noted for pair in each]
-    tracing.note([one for one, _ in pairs], [route for _, route in pairs], upstream)
+def note(tracing: Tracing, *noted: list[Forwarded], upstream: str | None = None) -> None:
+    tracing.note([pair for each in noted for pair in each], upstream)
 
 
 def tracing_at_b5() -> Tracing:

@@ -62,7 +62,7 @@ from shoal.overlays.publisher_relocation.subscribers.moving import MovingSubscri
 from shoal.overlays.publisher_relocation.subscribers.planner import Session
 from shoal.overlays.publisher_relocation.tracer import SendAway
 from shoal.overlays.publisher_relocation.traces import BrokerTrace
-from shoal.overlays.tree.routing_table import Route
+from shoal.overlays.tree.routing_table import Forwarded
 
 
 class State(enum.Enum):
@@ -153,15 +153,15 @@ class Grape:
 
     def note(
         self,
-        publications: tuple[RoutedPublication, ...],
-        routes: Sequence[Route],
+        forwarded: Sequence[Forwarded],
         upstream: BrokerId | None,
         now_us: int,
         out: list[Effect],
     ) -> None:
-        self._tracing.note(publications, routes, upstream)
+        self._tracing.note(forwarded, upstream)
         if upstream is None:
-            self._retrieve_when_full(publications[0].publication.publisher, now_us, out)
+            routed, _ = forwarded[0]
+            self._retrieve_when_full(routed.publication.publisher, now_us, out)
 
     def receive(
         self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]

@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping, Sequence
 
 from shoal.broker.effects import Effect, Measured, Send
-from shoal.broker.messages import RoutedPublication
 from shoal.broker.strategy import ProtocolError
 from shoal.model import BrokerId, ClientId, MessageId
 from shoal.overlays.publisher_relocation.grape.messages import (
@@ -28,7 +27,7 @@ from shoal.overlays.publisher_relocation.grape.messages import (
 )
 from shoal.overlays.publisher_relocation.grape.parameters import MAX_TRACE_SESSION_LENGTH
 from shoal.overlays.publisher_relocation.traces import BrokerTrace
-from shoal.overlays.tree.routing_table import Route
+from shoal.overlays.tree.routing_table import Forwarded
 
 _COUNT_BYTES = 8
 
@@ -98,14 +97,9 @@ class Tracing:
             self._output_us[neighbour] = 0
         self._neighbours = tuple(sorted(self._output_us))
 
-    def note(
-        self,
-        publications: Sequence[RoutedPublication],
-        routes: Iterable[Route],
-        upstream: BrokerId | None,
-    ) -> None:
+    def note(self, forwarded: Iterable[Forwarded], upstream: BrokerId | None) -> None:
         """Note where traced publications went that came from upstream."""
-        for routed, (neighbours, clients) in zip(publications, routes, strict=True):
+        for routed, (neighbours, clients) in forwarded:
             mark = routed.mark
             if mark is None:
                 continue

@@ -36,7 +36,7 @@ from shoal.overlays.publisher_relocation.pop.parameters import Parameters
 from shoal.overlays.publisher_relocation.pop.tracing import TRACE_TIMER, Tracing
 from shoal.overlays.publisher_relocation.records import SelectionRecord
 from shoal.overlays.publisher_relocation.tracer import SendAway
-from shoal.overlays.tree.routing_table import Route
+from shoal.overlays.tree.routing_table import Forwarded
 
 _REQUEST_TIMER = "request"
 
@@ -120,13 +120,12 @@ class Pop:
 
     def note(
         self,
-        publications: tuple[RoutedPublication, ...],
-        routes: Sequence[Route],
+        forwarded: Sequence[Forwarded],
         upstream: BrokerId | None,
         now_us: int,
         out: list[Effect],
     ) -> None:
-        for publisher in self._tracing.note(publications, routes, upstream, now_us, out):
+        for publisher in self._tracing.note(forwarded, upstream, now_us, out):
             self._traced(publisher, now_us, out)
 
     def receive(

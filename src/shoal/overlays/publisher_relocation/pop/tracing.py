@@ -11,16 +11,15 @@ Source: Cheung and Jacobsen, publisher relocation, section 3.1.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable
 
 from shoal.broker.effects import CancelTimer, Effect, Send, SetTimer, TimerKey
-from shoal.broker.messages import RoutedPublication
 from shoal.broker.strategy import ProtocolError
 from shoal.model import BrokerId, ClientId, MessageId
 from shoal.overlays.publisher_relocation.pop.messages import TraceResult
 from shoal.overlays.publisher_relocation.pop.parameters import Parameters
 from shoal.overlays.publisher_relocation.pop.planner import Profile
-from shoal.overlays.tree.routing_table import Route
+from shoal.overlays.tree.routing_table import Forwarded
 
 TRACE_TIMER = "trace"
 
@@ -75,8 +74,7 @@ class Tracing:
 
     def note(
         self,
-        publications: Sequence[RoutedPublication],
-        routes: Iterable[Route],
+        forwarded: Iterable[Forwarded],
         upstream: BrokerId | None,
         now_us: int,
         out: list[Effect],
@@ -84,7 +82,7 @@ class Tracing:
         """Publications came from upstream, and went these ways, one each."""
         deadline_us = now_us + self._parameters.answer_timeout_us
         ended = []
-        for routed, (neighbours, clients) in zip(publications, routes, strict=True):
+        for routed, (neighbours, clients) in forwarded:
             if routed.mark is None:
                 continue
             publication, trace = routed.message_id, _Trace(upstream, deadline_us)
