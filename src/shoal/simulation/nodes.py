@@ -167,8 +167,6 @@ class BrokerNode:
         self.links[neighbour] = link
         if self._outputs is not None:
             link.turn = self._outputs.turn()
-        if self._monitor is not None:
-            link.watch_delays()
         if self.window_us is not None:
             link.watch_loads()
 
@@ -198,18 +196,17 @@ class BrokerNode:
         if holding is not None and input is not self._brought and holding.keep(input, None):
             return
         message: Any = input.message if type(input) is Received else input.request
-        kind = type(message)
-        if kind is Frame:
-            message = message.message
-            kind = type(message)
+        if type(message) is PublicationBatch:
+            units: int | None = len(message.publications)
+        else:
+            units = _publications_in(message)
         start_us = self._free_us
         if start_us < now_us:
             start_us = now_us
         meter = self.meter
         if start_us >= meter.window_end_us:
             meter.roll(start_us)
-        if kind is PublicationBatch or kind is Publish or issubclass(kind, Carrier):
-            units = len(message.publications)
+        if units is not None:
             matching_us = self._matching_us
             if self._search_ns:
                 matching_us += self._search_ns * len(self._subscriptions) // 1_000
@@ -218,8 +215,9 @@ class BrokerNode:
             monitor = self._monitor
             if monitor is not None:
                 monitor.handled += 1
-                monitor.input_queue_us += start_us - now_us
                 monitor.matching_us += service_us
+                if start_us > now_us:
+                    monitor.input_queue_us += start_us - now_us
         else:
             service_us = self._processing_us
             meter.messages_in += 1
@@ -277,20 +275,17 @@ class BrokerNode:
             kind = type(effect)
             if kind is Send:
                 message: Any = effect.message  # type: ignore[union-attr]
-                received = Received(self.id, message)
-                kind = type(message)
-                if kind is Frame:
-                    message = message.message
-                    kind = type(message)
                 meter = self.meter
-                if kind is PublicationBatch or issubclass(kind, Carrier):
+                if type(message) is PublicationBatch:
                     units = len(message.publications)
                 else:
-                    units = 1
-                    meter.control_out += 1
+                    carried = _publications_in(message)
+                    units = 1 if carried is None else carried
+                    meter.control_out += carried is None
                 meter.messages_out += units
                 link = self.links.get(effect.neighbour)  # type: ignore[union-attr]
                 if link is not None:  # a broker may still send while it learns that a link is down
+                    received = Received(self.id, message)
                     meter.output_busy_us += link.send(received, units, now_us)
             elif kind is Deliver:
                 self._deliver(effect, now_us)  # type: ignore[arg-type]
@@ -358,9 +353,10 @@ class BrokerNode:
                 self._holding.release()
                 self._queue.push(self._queue.now_us, self._bring_held, None)
             case WatchDelays():
-                self._monitor = self._monitor or Monitor()
-                for link in self.links.values():
-                    link.watch_delays()
+                if self._monitor is None:
+                    self._monitor = Monitor()
+                    for link in self.links.values():
+                        link.measure_us()  # from now on
             case WatchLoads(window_us):
                 self.window_us = window_us
                 for link in self.links.values():
@@ -386,3 +382,12 @@ class BrokerNode:
             self._queue.push(at_us, publisher.notified, (self.id, message))
         elif client in self._subscribers:
             self._queue.push(at_us, self._subscribers.notified, (client, self.id, message))
+
+
+def _publications_in(message: Any) -> int | None:
+    """How many publications a message or request carries; None of those that are for control."""
+    if type(message) is Frame:
+        message = message.message
+    if isinstance(message, Carrier | Publish):
+        return len(message.publications)
+    return None

@@ -24,7 +24,6 @@ class Link:
         self.latency_us = latency_us
         self._transmission_us = transmission_us
         self._free_us = 0
-        self._is_watched = False
         self._waited_us = 0
         self._sent = 0
         # Of each message sent since the last report: when it was ready, when it was out, its units.
@@ -39,13 +38,15 @@ class Link:
         if self.turn is not None:
             self.turn.send(input, units, ready_us, busy_us, self._arrive, self.latency_us)
             return busy_us
-        out_us = (self._free_us if self._free_us > ready_us else ready_us) + busy_us
-        self._free_us = out_us
-        if self._is_watched:
-            self._waited_us += out_us - busy_us - ready_us
-            self._sent += 1
-            if self._passed is not None:
-                self._passed.append((ready_us, out_us, units))
+        start_us = self._free_us
+        if start_us > ready_us:
+            self._waited_us += start_us - ready_us
+        else:
+            start_us = ready_us
+        self._sent += 1
+        self._free_us = out_us = start_us + busy_us
+        if self._passed is not None:
+            self._passed.append((ready_us, out_us, units))
         queue = self._queue
         queue.made = made = queue.made + 1
         heappush(queue.heap, (out_us + self.latency_us, made, self._arrive, input))
@@ -59,20 +60,15 @@ class Link:
         return self._free_us + self.latency_us
 
     def measure_us(self) -> int:
-        """Average delay from output queue to the other end since the last call, if watched."""
+        """Average delay from output queue to the other end since the last call."""
         if self.turn is not None:
             return self.turn.measure_us() + self._transmission_us + self.latency_us
         waited_us = self._waited_us // self._sent if self._sent else 0
         self._waited_us = self._sent = 0
         return waited_us + self._transmission_us + self.latency_us
 
-    def watch_delays(self) -> None:
-        """Measure from now on how long messages wait."""
-        self._is_watched = True
-
     def watch_loads(self) -> None:
         """Count from now on what passes."""
-        self._is_watched = True
         if self._passed is None:
             self._passed = deque()
 
