@@ -129,9 +129,11 @@ async def test_what_is_published_at_one_broker_arrives_at_another(
     ):
         await subscriber.subscribe("flights/+/late", qos=qos)
         await network.knows("B1", 4)
-        for number in range(100):
-            await publisher.publish(f"flights/{number % 2}/late", b"%d" % number, qos=qos)
-            await publisher.publish("flights/on time", b"none of it", qos=qos)
+        async with asyncio.TaskGroup() as publishing:
+            for number in range(100):
+                topic, payload = f"flights/{number % 2}/late", b"%d" % number
+                publishing.create_task(publisher.publish(topic, payload, qos=qos))
+                publishing.create_task(publisher.publish("flights/on time", b"none", qos=qos))
         assert await payloads(subscriber, 100) == [b"%d" % number for number in range(100)]
 
 
@@ -246,8 +248,10 @@ async def test_content_is_filtered_across_brokers() -> None:
         properties.ContentType = "application/json"
         before = network.network.nodes["B2"].counts["publications_in"]
         sent = [b'{"carrier": "UA", "dep_delay": %d}' % (number % 60) for number in range(300)]
-        for payload in sent:
-            await publisher.publish("flights", payload, qos=1, properties=properties)
+        async with asyncio.TaskGroup() as publishing:
+            for payload in sent:
+                publish = publisher.publish("flights", payload, qos=1, properties=properties)
+                publishing.create_task(publish)
         wanted = [payload for number, payload in enumerate(sent) if number % 60 > 30]
         assert await payloads(subscriber, len(wanted)) == wanted
         # What nobody wants does not leave its broker; what doors tell each other does.
