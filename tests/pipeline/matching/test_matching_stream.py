@@ -15,6 +15,7 @@ from shoal.pipeline.matching import matching_stream
 from shoal.pipeline.matching.compiled_matching import match_tables
 from shoal.pipeline.matching.matching_stream import match_stream, read_source, read_stream
 from shoal.pipeline.matching.partitioned_matching import match_partitioned
+from tests.examples import at_length
 
 SUBSCRIPTIONS = [(10, 0.0, 4.0), (11, 3.0, 9.0)]
 
@@ -57,7 +58,7 @@ def drain(stream: DataFrame, out: Path, work: matching_stream.Engine) -> None:
     match_stream(stream, work, out, only_what_is_there=True).awaitTermination()
 
 
-@pytest.mark.parametrize("work", [engine, partitioned])
+@pytest.mark.parametrize("work", [partitioned, *at_length([engine])])
 def test_each_file_is_matched_once(
     spark: SparkSession, incoming: Path, tmp_path: Path, work: matching_stream.Engine
 ) -> None:

@@ -17,6 +17,7 @@ from shoal.pipeline.matching import partitioned_matching
 from shoal.pipeline.matching.compiled_matching import match_tables
 from shoal.pipeline.matching.matching_job import publications_frame
 from shoal.pipeline.matching.partitioned_matching import Spread, match_partitioned, shipments
+from tests.examples import at_length
 from tests.pipeline.matching.test_compiled_matching import (
     CONJUNCTION_TYPES,
     CONJUNCTIONS,
@@ -71,7 +72,7 @@ def test_the_same_pairs_as_where_every_worker_has_all(
 
 @pytest.mark.usefixtures("small_partitions")
 @pytest.mark.parametrize(
-    "row", [st.fixed_dictionaries({}, optional=ONE_TYPE_EACH), attributes(NAMES)]
+    "row", [*at_length([st.fixed_dictionaries({}, optional=ONE_TYPE_EACH)]), attributes(NAMES)]
 )
 def test_filters_of_every_kind(spark: SparkSession, row: Any) -> None:
     publications, texts = gather(row, 80), random_texts(60)

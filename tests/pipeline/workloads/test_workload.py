@@ -35,6 +35,7 @@ from shoal.pipeline.workloads.workload import (
     constant_attributes,
     write_workload,
 )
+from tests.examples import at_length
 
 SEED = 20
 COLUMNS = (
@@ -94,7 +95,7 @@ WHO = "publisher,broker,advertisement\nbonn,B3,kind = 'station'\nkiel,,\n"
     [
         ({}, "", ""),
         ({"distribution": "clustered", "spread": 2, "aim_at": ("gusts",), "seed": 2}, "", ""),
-        ({"publishers": 2, "window": Window(5 * SECOND_US, 100 * SECOND_US)}, "", ""),
+        *at_length([({"publishers": 2, "window": Window(5 * SECOND_US, 100 * SECOND_US)}, "", "")]),
         ({"home": "kind", "duration_us": None, "brokers": "3", "spread": None}, "", ""),
         ({"subscriptions": 3}, MINE, WHO),
     ],
