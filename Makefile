@@ -70,9 +70,10 @@ compiled: install
 	@$(BIN)/pytest --collect-only -qqq >/dev/null 2>&1 || true
 
 # One of the processes has all that needs Spark (tests/conftest.py); live networks mostly wait, so
-# there are more processes than cores.
+# there are more processes than cores: `make PROCESSES=4 test` has others.
+PROCESSES := 6
 tests: check compiled
-	$(BIN)/pytest -n 4 --max-worker-restart 0
+	$(BIN)/pytest -n $(PROCESSES) --max-worker-restart 0
 
 docs: install ## docs/reference/ anew, from the code
 	$(BIN)/python -m tools.reference

@@ -44,7 +44,10 @@ NEED_SPARK = (
 # Starts a Spark of its own.
 ELSEWHERE = "tests/pipeline/test_java.py"
 # Networks of processes: they mostly wait.
-WAITING = ("tests/live/", "tests/chaos/", "tests/runtime/", "tests/cli/", "tests/docs/", ELSEWHERE)
+WAITING = (
+    *("tests/live/", "tests/chaos/", "tests/runtime/", "tests/cli/", "tests/docs/"),
+    *("tests/client/", "tests/experiments/live/", ELSEWHERE),
+)
 # Whole random networks: of what keeps a core busy they take longest.
 LONG = "tests/seeds/"
 # Each of these tests has networks of its own, so that they need not stay together.
