@@ -320,9 +320,8 @@ class Resident:
         for key, message in held:
             out.append(Continue(key))
             self.routing.receive(new, message, now_us, out)
-        out += [Settled(key) for key in dict.fromkeys(key for key, _ in held)]
         if held:
-            out.append(Continue(None))
+            out += [*map(Settled, dict.fromkeys(key for key, _ in held)), Continue(None)]
         self.cluster_tables.catch_up(new, False, out)
 
     # --- what others that go, and its own going, must know ------------------------------------
