@@ -23,6 +23,11 @@ links up to it again: a probe goes the old way, and the word of it comes back th
 (`relinking.py`).  Who has lost the one above it holds what comes from the next until a probe has
 found that what was on the lost link has come round.
 
+Who begins anew knows no tables at first.  Its neighbours send it nothing before it has said that it
+knows them (`known/exchange.py`), but for hosts in other clusters and regions: these send at once
+what its earlier life had not settled, and answer what it asks.  So what comes from other clusters
+before it knows its own waits (`known/early.py`).
+
 A sharp bit (`known/bits.py`) says with filters what a cluster wants, and what it says is never less
 than that.  Wider is said at once, and who subscribes waits until hosts have it; narrower, later,
 all of it anew.  Over one link words keep their order.  Where that is lost words may be, so a link
