@@ -15,7 +15,7 @@ from _pytest.doctest import DoctestModule
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
-from tests.examples import FACTOR, chosen_cases, examples
+from tests.examples import chosen_cases, examples
 
 # Not until all tests are known, which stay to the end: to walk them again and again took a sixth of
 # the time.
@@ -85,8 +85,7 @@ def _mixed(items: list[pytest.Item]) -> list[pytest.Item]:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Fewer cases where they are to be fewer; in an order that fills several processes."""
-    if FACTOR < 1:
-        items[:] = chosen_cases(items)
+    items[:] = chosen_cases(items)
     if "PYTEST_XDIST_WORKER" in os.environ:
         items[:] = _mixed(items)
 

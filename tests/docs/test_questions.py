@@ -26,6 +26,7 @@ from shoal.runtime.doors.entry.passwords import password_line
 from shoal.runtime.free_ports import free_ports
 from shoal.runtime.network_file import dump_network, parse_network
 from tests.docs.blocks import ROOT
+from tests.runtime.forked import Forked
 from tests.runtime.live import PATIENCE_S
 from tests.runtime.processes import SHOAL
 
@@ -144,11 +145,10 @@ class Scene:
 async def night(folder: Path) -> AsyncIterator[Scene]:
     """Three brokers, a client that is connected and one that is away, and one that was refused."""
     scene = Scene(folder)
-    brokers: list[subprocess.Popen[bytes]] = []
-    for name in BROKERS:
-        with (folder / f"{name}.log").open("wb") as log:
-            words = [*SHOAL, "serve", str(scene.path), "--broker", name]
-            brokers.append(subprocess.Popen(words, stdout=log, stderr=log))
+    brokers = [
+        Forked(("serve", str(scene.path), "--broker", name), folder / f"{name}.log")
+        for name in BROKERS
+    ]
     try:
         await until_true(lambda: asyncio.to_thread(lambda: scene.answer(1)[0] == 0))
         with contextlib.suppress(ClientError):
@@ -169,9 +169,10 @@ async def night(folder: Path) -> AsyncIterator[Scene]:
             yield scene
     finally:
         for broker in brokers:
-            broker.terminate()
+            broker.send_signal(signal.SIGTERM)
         for broker in brokers:
             broker.wait(PATIENCE_S)
+            broker.stdout.close()
 
 
 async def until_true(ask: Callable[[], Awaitable[bool]]) -> None:

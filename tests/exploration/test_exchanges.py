@@ -9,6 +9,7 @@ from shoal.overlays.self_organising.links.overlay import Overlay
 from shoal.overlays.self_organising.quiet_ring import steps
 from shoal.overlays.self_organising.quiet_ring.quiet_ring import QuietRing
 from tests.broker.transcript import publication, subscription
+from tests.examples import at_length
 from tests.exploration.exchange_steps import Fault
 from tests.exploration.exchanges import LinkExchanges
 
@@ -33,8 +34,13 @@ def test_an_exchange_and_a_subscription_whatever_arrives_first(remove: int, wher
     print(explored(LinkExchanges(remove, requests)))
 
 
-@pytest.mark.parametrize("remove", [0, 1])
-@pytest.mark.parametrize("fault", [LINKS[2], *LATE])
+@pytest.mark.parametrize(
+    ("remove", "fault"),
+    [
+        *((0, LINKS[2]), (1, LATE[0]), (0, LATE[1]), (1, LATE[2])),
+        *at_length([(1, LINKS[2]), (0, LATE[0]), (1, LATE[1]), (0, LATE[2])]),
+    ],
+)
 def test_an_exchange_and_a_fault(remove: int, fault: Fault) -> None:
     print(explored(LinkExchanges(remove, (PUBLISHES,), fault)))
 

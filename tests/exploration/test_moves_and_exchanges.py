@@ -6,6 +6,7 @@ import pytest
 
 from shoal.overlays.self_organising.moves.moving_publishers import MovingPublishers
 from shoal.overlays.self_organising.moves.reserved_paths import ReservedPaths
+from tests.examples import at_length
 from tests.exploration.exchange_steps import Fault
 from tests.exploration.moves_and_exchanges import MovesAndExchanges
 
@@ -21,18 +22,21 @@ def explored(network: MovesAndExchanges) -> str:
     return f"{found.states} states, {found.steps} steps, {found.ends} ends"
 
 
-@REMOVE
-@pytest.mark.parametrize("path", [FAR, NEAR])
+@pytest.mark.parametrize(
+    ("remove", "path"), [(0, FAR), (1, NEAR), *at_length([(1, FAR), (0, NEAR)])]
+)
 def test_a_move_and_an_exchange_meet(remove: int, path: tuple[str, ...]) -> None:
     print(explored(MovesAndExchanges(remove, (path,), 1)))
 
 
+@pytest.mark.parametrize("publications", [0, *at_length([1])])
 def test_the_judges_notice_an_exchange_on_the_path_of_a_move(
-    monkeypatch: pytest.MonkeyPatch,
+    publications: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """By the tables, and by what is lost."""
     monkeypatch.setattr(ReservedPaths, "reserve", lambda self, *move: self._send_away(*move))
     monkeypatch.setattr(MovingPublishers, "is_moving", False)
-    assert MovesAndExchanges(1, (FAR,), 1).explore().problems
+    assert MovesAndExchanges(1, (FAR,), publications).explore().problems
 
 
 @pytest.mark.soak

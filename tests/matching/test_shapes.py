@@ -142,25 +142,26 @@ HOSTILE = {
 @pytest.mark.parametrize(("pattern", "text"), HOSTILE.values(), ids=HOSTILE)
 def test_no_pattern_takes_long(pattern: str, text: str) -> None:
     has_shape = shape(pattern)
-    taken = []
-    for _ in range(3):
+
+    def takes() -> float:
         started = time.process_time()
         has_shape(text)
-        taken.append(time.process_time() - started)
-    assert min(taken) < 0.05
+        return time.process_time() - started
+
+    assert any(takes() < 0.05 for _ in range(3))
 
 
 @pytest.mark.parametrize(("runs", "most_s"), [(range(1_400, 1_600), 0.6), (range(30, 330), 0.15)])
 def test_many_patterns_of_single_characters_do_not_take_long(runs: range, most_s: float) -> None:
     """Each is there, and nearly so everywhere; 300 of the shorter ones took 1.1 s."""
     shapes_of = [shape("%" + "a_" * count + "%") for count in runs]
-    taken = []
-    for number in range(3):
-        text = "a" * (16_000 + number)
+
+    def takes(text: str) -> float:
         started = time.process_time()
         assert all(has_shape(text) for has_shape in shapes_of)
-        taken.append(time.process_time() - started)
-    assert min(taken) < most_s
+        return time.process_time() - started
+
+    assert any(takes("a" * (16_000 + number)) < most_s for number in range(3))
 
 
 def test_a_large_pattern_is_read_once_for_all_who_have_it() -> None:
