@@ -50,6 +50,11 @@ def check_options(command: Command, place: str) -> None:
         raise AssertionError(f"{place}: {command.text}: {error}") from error
 
 
+def take_interrupts() -> None:
+    """Who runs tests in the background may have them ignored."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 class Process:
     """A program that goes on, and what it has printed."""
 
@@ -58,7 +63,12 @@ class Process:
         self._out = (folder / f".{time.monotonic_ns()}").with_suffix(".out")
         with self._out.open("wb") as out:
             self.running = subprocess.Popen(
-                words, cwd=folder, stdout=out, stderr=subprocess.STDOUT, env=_ENVIRONMENT
+                words,
+                cwd=folder,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                env=_ENVIRONMENT,
+                preexec_fn=take_interrupts,
             )
 
     @property

@@ -26,6 +26,7 @@ from shoal.runtime.doors.entry.passwords import password_line
 from shoal.runtime.free_ports import free_ports
 from shoal.runtime.network_file import dump_network, parse_network
 from tests.docs.blocks import ROOT
+from tests.docs.reader import take_interrupts
 from tests.runtime.forked import Forked
 from tests.runtime.live import PATIENCE_S
 from tests.runtime.processes import SHOAL
@@ -185,11 +186,6 @@ async def shows(log: Path, text: str, times: int) -> bool:
     return log.read_text(encoding="utf-8").count(text) >= times
 
 
-def _take_interrupts() -> None:
-    """Who runs tests in the background may have them ignored."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
 def test_there_are_twenty() -> None:
     assert sorted(QUESTIONS) == list(range(1, 21))
     assert set(QUESTIONS) - set(ANSWERS) == {2}  # --watch ends by Ctrl-C
@@ -210,7 +206,7 @@ def test_each_question_is_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPat
                 words = [*SHOAL, *shlex.split(scene.command(2))[1:]]
                 environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
                 watching = subprocess.Popen(
-                    words, stdout=out, stderr=out, env=environment, preexec_fn=_take_interrupts
+                    words, stdout=out, stderr=out, env=environment, preexec_fn=take_interrupts
                 )
             try:
                 await until_true(lambda: shows(log, "night, ", times=2))
