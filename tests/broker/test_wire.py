@@ -13,12 +13,15 @@ from hypothesis import strategies as st
 
 from shoal.broker import wire
 from shoal.broker.messages import (
+    MOST_CARRIED,
+    MOST_TOGETHER,
     Advertise,
     Carrier,
     Message,
     PublicationBatch,
     Publish,
     Rejected,
+    RoutedPublication,
     Subscribe,
     Together,
     Unadvertise,
@@ -28,6 +31,7 @@ from shoal.broker.wire import COMMON, Codec, Form, FrameReader, Vocabulary, Wire
 from shoal.clients.doors import Had, StandsFor, Stayed, Wants, WhoHad, WhoWants
 from shoal.clients.messages import MESSAGES as CLIENTS_MESSAGES
 from shoal.model import (
+    And,
     Constant,
     Expression,
     Filter,
@@ -319,6 +323,49 @@ def test_a_frame_too_long_is_refused_before_it_comes() -> None:
     assert reader.feed(b"4567890\x00\x00") == [b"1234567890"]
     with pytest.raises(WireError, match="a frame of 11 bytes is announced, more than 10"):
         reader.feed(b"\x00\x0b")
+
+
+def written(message: msgspec.Struct) -> bytes:
+    """A message's body as somebody else may write it, without our limits."""
+    return bytes((wire.VERSION,)) + msgspec.msgpack.encode(message)
+
+
+@pytest.mark.parametrize("count", [MOST_CARRIED, MOST_CARRIED + 1])
+def test_publications_without_end_are_not_read(count: int) -> None:
+    """2,500,000 in a frame of 112 MiB held a broker for six seconds."""
+    publication = Publication(publisher="P", sequence=1, published_us=1, attributes={})
+    routed = RoutedPublication(publication, MessageId("B", "P", 1))
+    batches = (PublicationBatch((routed,) * count, hops=1), Publish((publication,) * count))
+    for batch in batches:
+        if count == MOST_CARRIED:
+            assert CODEC.decode(written(batch)) == batch
+            assert CODEC.decode(CODEC.encode(batch)[4:]) == batch
+        else:
+            with pytest.raises(WireError, match="`array` of length <= 4096"):
+                CODEC.decode(written(batch))
+            with pytest.raises(WireError, match="4097 publications, more than 4096"):
+                CODEC.encode(batch)
+
+
+def test_messages_without_end_do_not_come_together() -> None:
+    body = msgspec.Raw(msgspec.msgpack.encode(Unsubscribe("s")))
+    most = CODEC.decode(written(wire._Together((body,) * MOST_TOGETHER)))
+    assert most == Together((Unsubscribe("s"),) * MOST_TOGETHER)
+    with pytest.raises(WireError, match="`array` of length <= 256"):
+        CODEC.decode(written(wire._Together((body,) * (MOST_TOGETHER + 1))))
+    with pytest.raises(WireError, match="257 messages together, not 256"):
+        CODEC.encode(Together((Unsubscribe("s"),) * (MOST_TOGETHER + 1)))
+
+
+def test_large_filters_without_end_do_not_come_together() -> None:
+    """256 of the largest held a broker for four seconds."""
+    tests = tuple(predicate("n", Operator.NE, number) for number in range(wire.MAX_PARTS - 1))
+    large = Subscribe(Subscription(id="s", client="c", filter=Filter(And(tests))))
+    assert CODEC.decode(CODEC.encode(Together((large, large)))[4:]) == Together((large, large))
+    body = msgspec.Raw(CODEC.encode(large)[5:])
+    nothing = msgspec.Raw(b"\xc0")  # nobody comes as far as this
+    with pytest.raises(WireError, match="with over 8000 tests"):
+        CODEC.decode(written(wire._Together((body, body, body, nothing))))
 
 
 def test_a_vocabulary_says_what_is_read() -> None:

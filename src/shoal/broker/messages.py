@@ -10,7 +10,7 @@ what the brokers of one system say is in that system's folder.
 
 from __future__ import annotations
 
-from typing import ClassVar, Self
+from typing import Annotated, ClassVar, Self
 
 import msgspec
 
@@ -23,6 +23,12 @@ from shoal.model import (
     Subscription,
     SubscriptionId,
 )
+
+# What travels as one is read in one go.  So many publications with all the attributes that they can
+# have take 90 ms; a driver joins no more than some 1,500.
+MOST_CARRIED = 4_096
+# So many other messages go together: whoever handles them cuts them into turns.
+MOST_TOGETHER = 256
 
 
 class Message(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -131,7 +137,7 @@ class Carrier(Message, frozen=True):
     Drivers meter, gate, join and keep carriers, and never look into a route.
     """
 
-    publications: tuple[RoutedPublication, ...]
+    publications: Annotated[tuple[RoutedPublication, ...], msgspec.Meta(max_length=MOST_CARRIED)]
 
     @property
     def route(self) -> object:
@@ -159,7 +165,7 @@ class PublicationBatch(Carrier, frozen=True):
 class Publish(Message, frozen=True):
     """From a publisher to its broker, in the publisher's order."""
 
-    publications: tuple[Publication, ...]
+    publications: Annotated[tuple[Publication, ...], msgspec.Meta(max_length=MOST_CARRIED)]
 
 
 # --- from and to clients ----------------------------------------------------------------------

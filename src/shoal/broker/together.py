@@ -12,11 +12,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from shoal.broker.effects import Effect, Send
-from shoal.broker.messages import Message, Together
+from shoal.broker.messages import MOST_TOGETHER, Message, Together
 from shoal.model import BrokerId
 
-# Of more there are several: whoever handles them cuts them into turns.
-MOST_TOGETHER = 256
 # Of filters with many tests fewer go together: to read one takes some 4 us for each test, and who
 # reads a message reads all of it.
 MOST_TESTS = 2_000

@@ -29,11 +29,13 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
 from shoal.broker.messages import (
+    MOST_CARRIED,
+    MOST_TOGETHER,
     Advertise,
     Carrier,
     Goodbye,
@@ -97,7 +99,7 @@ Vocabulary = tuple[type[msgspec.Struct] | Form, ...]
 class _Together(msgspec.Struct, frozen=True, tag="Together", array_like=True):
     """Messages as they are written one by one."""
 
-    messages: tuple[msgspec.Raw, ...]
+    messages: Annotated[tuple[msgspec.Raw, ...], msgspec.Meta(max_length=MOST_TOGETHER)]
 
 
 # What every system's brokers and clients say.
@@ -175,6 +177,9 @@ class Codec:
             raise WireError(str(error)) from None
 
     def _body(self, message: msgspec.Struct) -> bytes:
+        if isinstance(message, Carrier | Publish) and len(message.publications) > MOST_CARRIED:
+            found = f"{len(message.publications)} publications"
+            raise WireError(f"{type(message).__name__} has {found}, more than {MOST_CARRIED}")
         write = self._write.get(type(message))
         written = message if write is None else write(message)
         if type(written) not in self._known:
@@ -190,15 +195,23 @@ class Codec:
         return message if read is None else read(message)
 
     def _write_together(self, message: Together) -> _Together:
+        if len(message.messages) > MOST_TOGETHER:
+            raise WireError(f"{len(message.messages)} messages together, not {MOST_TOGETHER}")
         return _Together(tuple(msgspec.Raw(self._body(each)) for each in message.messages))
 
     def _read_together(self, written: _Together) -> Together:
-        found = tuple(map(self._message, written.messages))
+        found, tests = [], 0
+        for each in written.messages:
+            found.append(self._message(each))
+            # Brokers send much less, but for one filter that is as large as it can be.
+            tests += sum(filter.length for filter in getattr(found[-1], "brings", ()))
+            if tests > 2 * MAX_PARTS:
+                raise WireError(f"messages came together with over {2 * MAX_PARTS} tests")
         if not all(isinstance(each, Message) and each.joins for each in found):
             raise WireError("messages came together that go one by one")
         if len({each.introduces for each in found}) != 1:
             raise WireError("no messages came together, or such as go one by one")
-        return Together(found)
+        return Together(tuple(found))
 
 
 class FrameReader:

@@ -13,8 +13,17 @@ from shoal.broker.links.controls import CONTROLS
 from shoal.broker.links.outbox import LinkLimits
 from shoal.broker.links.protocols import FIRST, OURS, Protocols
 from shoal.broker.links.session import LinkSession
-from shoal.broker.messages import Message, Together, Unsubscribe
+from shoal.broker.messages import (
+    MOST_CARRIED,
+    MOST_TOGETHER,
+    Message,
+    PublicationBatch,
+    RoutedPublication,
+    Together,
+    Unsubscribe,
+)
 from shoal.broker.wire import COMMON, Codec, WireError
+from shoal.model import MessageId, Publication
 
 
 class Hint(Message, frozen=True):
@@ -93,6 +102,16 @@ def test_what_is_too_long_together_goes_one_by_one() -> None:
     assert came(one, other) == [long[0]]
     one.receive(other.to_write(), 1)
     assert came(one, other) == [long[1]]
+
+
+def test_more_than_is_read_in_one_go_goes_in_parts() -> None:
+    one, other = ends(Protocols(1, 2), NEWER)
+    publication = Publication(publisher="P", sequence=1, published_us=1, attributes={})
+    routed = RoutedPublication(publication, MessageId("B", "P", 1))
+    one.send(PublicationBatch((routed,) * (MOST_CARRIED + 2), hops=1))
+    assert came(one, other) == [PublicationBatch((routed,) * (MOST_CARRIED // 2 + 1), hops=1)] * 2
+    one.send(Together((Unsubscribe("s"),) * (MOST_TOGETHER + 1)))
+    assert came(one, other) == [Unsubscribe("s")] * (MOST_TOGETHER + 1)
 
 
 def test_without_a_protocol_in_common_there_is_no_link() -> None:
