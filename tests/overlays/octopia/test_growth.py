@@ -13,6 +13,7 @@ from shoal.broker.effects import (
     EndLink,
     Leave,
     Left,
+    LinkChanged,
     LinkState,
     Received,
     Remember,
@@ -219,6 +220,18 @@ def test_the_link_to_one_that_has_left_ends_also_where_it_was_down() -> None:
     left = Places((Place("a1", 5, Stay.LEFT, 0, 0, 1),))
     assert EndLink("a1") in here.handle("a0", Received("b0", left))
     assert EndLink("a1") not in here.handle("b1", Received("b0", left))
+    assert EndLink("a1") in here.handle("b1", LinkChanged("a1", LinkState.FAILED))
+
+
+def test_the_link_to_one_that_came_and_left_while_who_it_came_to_was_away_ends() -> None:
+    """It was in no network file, and dialled for ever (growth seed 2152)."""
+    context = BrokerContext("b0", (), Random(1), expected=("a0", "b1", "n"))
+    strategy, out = Octopia(context, Parameters(rows=rows("ab", 2), parents=(0,))), list[Effect]()
+    strategy.start(Started(former=("a0", "b1", "n"), give_up_us=3 * SECOND_US, facts={}), 1, out)
+    strategy.link("a0", LinkState.UP, 2, out)
+    assert EndLink("n") not in out
+    strategy.receive("a0", Places((Place("n", 5, Stay.LEFT, 4, 2, 0, 1),)), 3, out)
+    assert EndLink("n") in out
 
 
 def test_who_starts_waits_for_those_that_lead_to_the_cluster_since_its_neighbour_left() -> None:

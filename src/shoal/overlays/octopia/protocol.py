@@ -68,6 +68,8 @@ class Octopia(BaseStrategy):
         # The links that are there without a word; who comes has one, to where it joins.
         beside = {end for link in product.links if self.broker in link for end in link}
         self._given = sorted(beside.intersection(around) if around else beside)
+        # Who is, was or is to be linked.
+        self._around = {*around, *self._given}
         self._comes = not self.is_placed or bool(around and beside - {self.broker, *around})
         if self.is_placed:
             self._roster = Roster(product)
@@ -198,6 +200,9 @@ class Octopia(BaseStrategy):
             return
         is_up = state is LinkState.UP
         (self._linked.add if is_up else self._linked.discard)(neighbour)
+        self._around.add(neighbour)
+        if state is LinkState.FAILED and self._has_left(neighbour):
+            out.append(EndLink(neighbour))
         if is_up:
             self._news.introduce(neighbour, out)
         if not self.is_placed or not self.product.knows(neighbour):
@@ -238,6 +243,10 @@ class Octopia(BaseStrategy):
             wish = self._roster.changed(self.broker, now_us, Stay.WANTS_TO_GO)
             self._take_in(self._roster.hear([wish]), None, now_us, out)
 
+    def _has_left(self, broker: BrokerId) -> bool:
+        place = self._roster.places.get(broker)
+        return place is not None and place.stay is Stay.LEFT
+
     def _say_left(self, now_us: int, out: list[Effect]) -> None:
         self._news.say_left(now_us, out)
 
@@ -263,7 +272,7 @@ class Octopia(BaseStrategy):
         news = self._news.pass_on(news, source, now_us, out, is_placed=self.is_placed)
         left = {place.broker for place in news if place.stay is Stay.LEFT}
         # Who left while a link was down cannot say over it that it ends.
-        out += [EndLink(each) for each in self._given if each in left - self._linked]
+        out += [EndLink(each) for each in sorted(left & (self._around - self._linked))]
         if self.is_placed:
             self._resident.follow(news, now_us, out, is_leaving=self._is_leaving)
         elif self.broker in self.product:
