@@ -268,8 +268,7 @@ class Resident:
             self.routing.lost(neighbour, now_us, out)
         self.sweeps.lost(neighbour, is_up, out)
         self.early.lost(neighbour, out)
-        if self.relinking.lost(neighbour, out):
-            self._end_relinking(now_us, out)
+        self.relinking.lost(neighbour, out)
         self.routing.linked(neighbour, is_up, now_us, out)
         if is_up:
             self.exchange.linked(neighbour)

@@ -20,7 +20,8 @@ from tests.overlays.octopia.stages import ProductStage
 
 # Of the path a, b, c: the link that takes the place of b0-c0; who publishes, and who subscribes.
 REPAIR = ("a0", "c0")
-WAYS = [("a0", "c0"), ("c0", "a0"), ("b0", "c0"), ("c0", "b0"), ("a1", "c0"), ("c1", "a0")]
+DOWN = [("a0", "c0"), ("b0", "c0"), ("a1", "c0")]
+WAYS = [*DOWN, ("c0", "a0"), ("c0", "b0"), ("c1", "a0")]
 
 
 def repaired(home: str, subscriber: str) -> ProductStage:
@@ -140,10 +141,13 @@ def test_what_is_held_from_who_is_lost_comes_back_from_there() -> None:
     assert got(here, "S") == [1, 2, 3, 4]
 
 
-def test_what_is_held_goes_on_where_the_former_link_is_lost() -> None:
+def test_what_is_held_goes_on_when_what_was_on_the_former_link_that_is_lost_has_come() -> None:
     here = between()
-    here.break_link("a0", "c0")
-    assert got(here, "S") == [1, 2, 4]
+    break_and_return(here, "a0", "c0")
+    here.fire("a0", RETRY)
+    here.settle()
+    assert got(here, "S") == [1, 2, 3, 4]
+    assert described(here, "held") == 0
 
 
 def test_what_is_held_waits_for_a_word_that_never_comes_for_a_while_only() -> None:
@@ -236,11 +240,14 @@ def test_word_of_who_links_up_elsewhere_goes_over_the_tree_alone() -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-@pytest.mark.parametrize(("home", "subscriber"), WAYS)
+@pytest.mark.parametrize(("home", "subscriber"), DOWN)
 def test_nothing_overtakes_what_comes_back_from_a_link_that_is_given_up(
     home: str, subscriber: str, seed: int
 ) -> None:
-    """Both ends of b0-c0 live and give it up, the one later than the other."""
+    """Both ends of b0-c0 live and give it up, the one later than the other.
+
+    What goes up is unsettled at c0 until it has arrived, and goes once more in front of the rest.
+    """
     random = Random(f"given up/{home}/{subscriber}/{seed}")
     here = ProductStage(dynamic=Dynamic.ORDERED, clusters=2)
     here.ask(subscriber, "S", Subscribe(subscription("s", client="S")))
@@ -259,6 +266,31 @@ def test_nothing_overtakes_what_comes_back_from_a_link_that_is_given_up(
         for _ in range(random.randint(0, 8)):
             held = set(CUT) if number >= cut else set()
             if waiting := [way for way, queue in here.links.items() if queue and way not in held]:
+                here.carry(*random.choice(waiting))
+        here.ask(home, "P", publish(number))
+    here.settle(random)
+    assert list(dict.fromkeys(got(here, "S"))) == list(range(30))
+    assert described(here, "held") == 0
+
+
+@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize(("home", "subscriber"), DOWN)
+def test_nothing_overtakes_what_comes_back_from_the_repair_link(
+    home: str, subscriber: str, seed: int
+) -> None:
+    """It is given up while c0 goes back to b0, at one end later than at the other."""
+    random = Random(f"former given up/{home}/{subscriber}/{seed}")
+    here = repaired(home, subscriber)
+    here.ask(home, "P", publish(0))
+    here.mend_link("b0", "c0")
+    gives_up = {end: random.randrange(1, 12) for end in REPAIR}
+    for number in range(1, 30):
+        for end, other in (REPAIR, REPAIR[::-1]):
+            if gives_up[end] == number:
+                give_up(here, end, other)
+        for _ in range(random.randint(0, 4)):
+            cut = {*REPAIR} if number >= min(gives_up.values()) else set()
+            if waiting := [way for way, queue in here.links.items() if queue and not cut >= {*way}]:
                 here.carry(*random.choice(waiting))
         here.ask(home, "P", publish(number))
     here.settle(random)

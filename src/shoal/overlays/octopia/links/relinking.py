@@ -156,15 +156,17 @@ class Relinking:
         self.former, self._new, self._held = None, None, []
         return new, held
 
-    def lost(self, neighbour: BrokerId, out: list[Effect]) -> bool:
-        """A link is gone, or nothing of before is on it; whether waiting is over with that.
+    def lost(self, neighbour: BrokerId, out: list[Effect]) -> None:
+        """A link is gone, or nothing of before is on it.
 
-        What came over the new link goes back to its other end, which sends it another way.
+        What came over the new link goes back to its other end, which sends it another way; what
+        was on the former one is asked for.
         """
         if neighbour == self._new:
             out += [Settled(key) for key, _ in self.end()[1]]
-            return False
-        return self.former is not None and neighbour == self.former
+        elif self._new is not None and neighbour == self.former:
+            self.former = None
+            self._sweeps.ask_for_lost(self._new, out)
 
     def waited(self, now_us: int, out: list[Effect]) -> bool:
         """The timer fired: whether it has been waited for long enough."""
