@@ -71,7 +71,7 @@ compiled: install
 
 # One of the processes has all that needs Spark (tests/conftest.py); live networks mostly wait, so
 # there are more processes than cores: `make PROCESSES=4 test` has others.
-PROCESSES := 6
+PROCESSES := 5
 tests: check compiled
 	$(BIN)/pytest -n $(PROCESSES) --max-worker-restart 0
 

@@ -7,7 +7,7 @@ import importlib
 import os
 from collections import defaultdict
 from collections.abc import Generator
-from itertools import chain, zip_longest
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -67,7 +67,7 @@ def _scope(nodeid: str) -> str:
 
 
 def _mixed(items: list[pytest.Item]) -> list[pytest.Item]:
-    """Those that need Spark, then what waits and what keeps a core busy by turns.
+    """Those that need Spark, then what waits and what keeps a core busy, each spread over all.
 
     So a core is idle less often while others wait, and what takes longest is not left to the end.
     """
@@ -77,9 +77,13 @@ def _mixed(items: list[pytest.Item]) -> list[pytest.Item]:
     spark = scopes.pop("spark", [])
     waiting = [each for scope, each in scopes.items() if scope.startswith(WAITING)]
     busy = [each for scope, each in scopes.items() if not scope.startswith(WAITING)]
+    waiting.sort(key=lambda each: each[0].nodeid.startswith(APART))
     busy.sort(key=lambda each: not each[0].nodeid.startswith(LONG))
-    turns = chain.from_iterable(zip_longest(waiting, busy, fillvalue=[]))
-    return [*spark, *chain.from_iterable(turns)]
+    placed = [
+        ((at + 0.5) / len(kind), each) for kind in (waiting, busy) for at, each in enumerate(kind)
+    ]
+    placed.sort(key=lambda each: each[0])
+    return [*spark, *chain.from_iterable(each for _, each in placed)]
 
 
 @pytest.hookimpl(trylast=True)
