@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+from unittest.mock import patch
 
+from shoal.cli.main import main
 from shoal.model import BrokerId
+from shoal.runtime import serving
 from shoal.runtime.network_file import load_network
 from shoal.runtime.network_sections import BrokerSection
 from shoal.runtime.supervisor import get_json
@@ -24,8 +28,7 @@ SHOAL = (sys.executable, "-m", "shoal.cli.main")
 class Processes:
     """A network that `shoal up` runs."""
 
-    def __init__(self, process: subprocess.Popen[str], path: Path) -> None:
-        self.process = process
+    def __init__(self, path: Path) -> None:
         self.path = path
         self.network = load_network(path)
 
@@ -80,19 +83,62 @@ async def _status(broker: BrokerSection) -> dict[str, Any]:
     return {}
 
 
+class _Up:
+    """`shoal up` in a thread: what its brokers are forked from has loaded all already.
+
+    `tests/cli/live/test_up.py` starts it as a process, and stops it by Ctrl-C.
+    """
+
+    def __init__(self, words: tuple[str, ...]) -> None:
+        self._words = words
+        self.is_up = threading.Event()
+        self.code: int | str | None = None
+        self._stop: Callable[[], object] = lambda: None
+        self._patch = patch.object(serving, "run_until_signal", self._run)
+        self._thread = threading.Thread(target=self._main)
+        self._thread.start()
+
+    def _main(self) -> None:
+        self._patch.start()
+        try:
+            main(self._words)
+        except SystemExit as ended:
+            self.code = ended.code
+        finally:
+            self._patch.stop()
+            self.is_up.set()
+
+    def _run(self, work: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
+        self._patch.stop()  # the command has it
+        is_up = self.is_up
+
+        class Stop(asyncio.Event):
+            """Waited for once all are there."""
+
+            async def wait(self) -> Literal[True]:
+                is_up.set()
+                return await super().wait()
+
+        async def run() -> None:
+            stop = Stop()
+            self._stop = partial(asyncio.get_running_loop().call_soon_threadsafe, stop.set)
+            await work(stop)
+
+        asyncio.run(run())
+
+    def stop(self) -> None:
+        self._stop()
+        self._thread.join(PATIENCE_S)
+
+
 @contextmanager
 def up(folder: Path, *options: str) -> Iterator[Processes]:
-    """A network of processes, stopped by Ctrl-C at the end."""
-    command = (*SHOAL, "up", "--port", "0", "--folder", str(folder), *options)
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        try:
-            for line in process.stdout:
-                if "Ctrl-C stops it" in line:
-                    break
-            yield Processes(process, folder / "network.toml")
-        finally:
-            process.send_signal(signal.SIGINT)
-            rest = process.stdout.read()
-        assert rest == "stopped\n"
-        assert process.wait(PATIENCE_S) == 0
+    """A network of processes."""
+    network = _Up(("up", "--port", "0", "--folder", str(folder), *options))
+    try:
+        network.is_up.wait()
+        assert network.code is None
+        yield Processes(folder / "network.toml")
+    finally:
+        network.stop()
+    assert network.code == 0

@@ -20,6 +20,7 @@ from shoal.cli.main import main
 from shoal.runtime.network_file import load_network
 from shoal.runtime.supervisor import get_json
 from tests.experiments.test_run_files import write_workload
+from tests.live.processes import up
 from tests.runtime.live import PATIENCE_S
 from tests.runtime.processes import wait_until
 
@@ -83,18 +84,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("live")
     make_workload(folder / "workload")
     (folder / "scenario.toml").write_text(SCENARIO)
-    scenario = ("--scenario", str(folder / "scenario.toml"), "--port", "0")
-    command = (*SHOAL, "up", *scenario, "--folder", str(folder))
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        try:
-            for line in process.stdout:
-                if "Ctrl-C stops it" in line:
-                    break
-            yield folder
-        finally:
-            process.send_signal(signal.SIGINT)
-            assert process.wait(PATIENCE_S) == 0
+    with up(folder, "--scenario", str(folder / "scenario.toml")):
+        yield folder
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:

@@ -24,8 +24,9 @@ from shoal.client.bridges.bridge_file import parse_bridge
 from shoal.runtime.addresses import Address
 from shoal.runtime.free_ports import free_ports
 from shoal.typed_toml import TomlError
+from tests.runtime.forked import Forked
 from tests.runtime.live import PATIENCE_S, until
-from tests.runtime.processes import SHOAL, Processes, not_started, wait_until
+from tests.runtime.processes import Processes, not_started, wait_until
 
 MOSQUITTO = shutil.which("mosquitto") or shutil.which("/usr/sbin/mosquitto")
 needs_mosquitto = pytest.mark.skipif(
@@ -97,7 +98,7 @@ class Bridged:
         self.address = str(here.network.broker("B1").address("mqtt"))
         self._file = folder / "bridge.toml"
         self._log = folder / "bridge.log"
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Forked | None = None
         (port,) = free_ports("127.0.0.1", 1)
         self._metrics = str(Address("127.0.0.1", port))
 
@@ -118,17 +119,17 @@ class Bridged:
         self._run()
 
     def _run(self) -> None:
-        ups = self._log.read_text().count("bridge up") if self._log.exists() else 0
-        with self._log.open("a") as log:
-            self._process = subprocess.Popen(
-                [*SHOAL, "bridge", str(self._file), "--metrics", self._metrics], stderr=log
-            )
+        self._log.touch()
+        ups = self._log.read_text().count("bridge up")
+        words = ("bridge", str(self._file), "--metrics", self._metrics)
+        self._process = Forked(words, self._log)
         wait_until(lambda: self._log.read_text().count("bridge up") > ups)
 
     def kill(self) -> None:
         if self._process is not None:
             self._process.send_signal(signal.SIGKILL)
             self._process.wait(PATIENCE_S)
+            self._process.stdout.close()
             self._process = None
 
     def restart(self) -> None:

@@ -10,7 +10,6 @@ import asyncio
 import json
 import random
 import signal
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,8 +18,9 @@ import pytest
 from shoal.client import Client
 from shoal.client.terms import Keep
 from tests.live.interoperation.test_bridge import Mosquitto, needs_mosquitto
+from tests.runtime.forked import Forked
 from tests.runtime.live import PATIENCE_S, until
-from tests.runtime.processes import SHOAL, Processes, not_started, wait_until
+from tests.runtime.processes import Processes, not_started, wait_until
 
 MESSAGES, FAULTS = 400, 8
 IN = """name = "in"
@@ -45,12 +45,13 @@ class Bridge:
         wait_until(lambda: "bridge up" in self._log.read_text(encoding="utf-8"))
 
     def start(self) -> None:
-        with self._log.open("a") as log:
-            self._process = subprocess.Popen([*SHOAL, "bridge", str(self._file)], stderr=log)
+        self._log.touch()
+        self._process = Forked(("bridge", str(self._file)), self._log)
 
     def kill(self) -> None:
         self._process.send_signal(signal.SIGKILL)
         self._process.wait(PATIENCE_S)
+        self._process.stdout.close()
 
     def restart(self) -> None:
         self.kill()
