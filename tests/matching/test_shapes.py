@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from shoal.matching import long_texts, shapes
 from shoal.matching.shapes import searched_characters, shape
 from shoal.model.like import escape_literal
+from tests.examples import at_length
 from tests.matching.naive_like import like
 from tests.strategies import STRINGS, patterns
 
@@ -54,9 +55,16 @@ def test_long_texts_are_searched_in_steps(alphabet: str, places: tuple[int, int]
     assert found
 
 
-@pytest.mark.parametrize("alphabet", ["ab", "abcdefgh", "ab\u4e00", "a\ud800"])
-@pytest.mark.parametrize("few", [1, 64])
-@pytest.mark.parametrize("few_places", [0, 64])
+@pytest.mark.parametrize(
+    ("alphabet", "few", "few_places"),
+    [
+        *(("ab", 1, 0), ("ab", 64, 64), ("abcdefgh", 1, 64), ("abcdefgh", 64, 0)),
+        *(("ab\u4e00", 1, 64), ("ab\u4e00", 64, 0), ("a\ud800", 1, 0), ("a\ud800", 64, 64)),
+        *at_length([("ab", 1, 64), ("ab", 64, 0), ("abcdefgh", 1, 0), ("abcdefgh", 64, 64)]),
+        *at_length([("ab\u4e00", 1, 0), ("ab\u4e00", 64, 64), ("a\ud800", 1, 64)]),
+        *at_length([("a\ud800", 64, 0)]),
+    ],
+)
 def test_many_patterns_look_through_a_long_text(alphabet: str, few: int, few_places: int) -> None:
     """By tables and places from the first on, or after some; most patterns are nearly there.
 

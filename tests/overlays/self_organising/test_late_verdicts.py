@@ -13,6 +13,7 @@ import pytest
 
 from shoal.broker.effects import TimerFired
 from shoal.overlays.tree.oracle import check_tables, expected_tables
+from tests.examples import at_length
 from tests.forced_exchanges import BEGIN
 from tests.overlays.self_organising.quiet_ring.test_quiet_ring import Cycle
 from tests.seeds.faults.random_exchanges import is_tree
@@ -121,11 +122,17 @@ def test_who_decided_alone_comes_back(
     news.meet()
 
 
-@pytest.mark.parametrize(("links", "remove", "meanwhile"), CASES)
+# How many know it by then, each in turn; all of them in the soak.
+KNOWN = [(*case, 1 + number % 3) for number, case in enumerate(CASES)]
+ALL_KNOWN = [
+    (*case, 1 + (number + more) % 3) for number, case in enumerate(CASES) for more in (1, 2)
+]
+
+
+@pytest.mark.parametrize(("links", "remove", "meanwhile", "count"), [*KNOWN, *at_length(ALL_KNOWN)])
 @AHEAD_S
-@pytest.mark.parametrize("count", [1, 2, 3])
 def test_those_who_know_are_cut_off(
-    links: int, remove: int, meanwhile: tuple[Other, ...], ahead_s: int, count: int
+    links: int, remove: int, meanwhile: tuple[Other, ...], count: int, ahead_s: int
 ) -> None:
     news = LateNews(links, remove, ahead_s)
     news.exchange(count)
