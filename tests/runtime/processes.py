@@ -263,4 +263,4 @@ def wait_until(condition: Callable[[], bool]) -> None:
     deadline_s = time.monotonic() + 2 * PATIENCE_S
     while not condition():
         assert time.monotonic() < deadline_s, "it is not so"
-        time.sleep(0.01)
+        time.sleep(0.03)  # asking a broker takes it, and this process, milliseconds

@@ -66,7 +66,7 @@ class Orders:
         """Wait until there are so many at these brokers, at most."""
         async with asyncio.timeout(2 * PATIENCE_S):
             while await self.sessions(*brokers) > sessions:
-                await asyncio.sleep(0.01)
+                await asyncio.sleep(0.05)
 
 
 @on_asyncio
