@@ -12,22 +12,23 @@ import pytest
 from tests.seeds.chosen import chosen
 from tests.seeds.random_index import RandomIndex
 
+# In 8 steps the first seed has every kind of change.
 QUICK = range(1)
 SOAK = range(400)
 
 
-def _run(seeds: Iterable[int]) -> int:
+def _run(seeds: Iterable[int], steps: int = 12) -> int:
     found = 0
     for seed in chosen(seeds):
         try:
-            found += RandomIndex(seed).run(12)
+            found += RandomIndex(seed).run(steps)
         except Exception as error:
             raise AssertionError(f"SHOAL_SEEDS={seed}: {error}") from error
     return found
 
 
 def test_every_question_is_answered_as_the_naive_truth_would() -> None:
-    assert _run(QUICK) > 0
+    assert _run(QUICK, 8) > 0
 
 
 @pytest.mark.soak

@@ -15,6 +15,7 @@ import pytest
 
 from shoal.client import Client
 from shoal.runtime.supervisor import get_json, order
+from tests.examples import at_length
 from tests.live.crowds.moved_clients import LIBRARIES, TOPIC, Mover, Own, Paho
 from tests.runtime.live import PATIENCE_S, until
 from tests.runtime.processes import Processes, processes
@@ -109,9 +110,12 @@ async def journeys(network: Processes, count: int, rounds: int) -> None:
     assert sum(client.moved for client in clients) >= moved
 
 
-def test_clients_of_three_libraries_are_moved_while_a_broker_is_killed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("count", [15, *at_length([30])])
+def test_clients_of_three_libraries_are_moved_while_a_broker_is_killed(
+    tmp_path: Path, count: int
+) -> None:
     with processes(tmp_path, brokers=3, limits=LIMITS) as network:
-        asyncio.run(journeys(network, 30, 3))
+        asyncio.run(journeys(network, count, 3))
 
 
 @pytest.mark.parametrize("count", [15, pytest.param(150, marks=pytest.mark.soak)])
