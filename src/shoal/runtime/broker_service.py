@@ -35,6 +35,7 @@ from shoal.runtime.doors.publishers import LivePublishers
 from shoal.runtime.doors.sockets.mqtt_socket import MqttSocket
 from shoal.runtime.doors.sockets.websocket import WebSocket, is_same_host
 from shoal.runtime.driving.timing.clock import Clock
+from shoal.runtime.hosts import is_own_host
 from shoal.runtime.leaving import Leaving
 from shoal.runtime.links.costs import LinkCosts
 from shoal.runtime.links.couriers import Couriers
@@ -155,7 +156,9 @@ class BrokerService:
         self.operator = Operator(self.door, self.leaving)
         questions = Questions(self.door, network.json).by_name
         notices = self.door.clients.statistics.notices
-        self._admin_access = AdminAccess(network.admin, notices, self.node.schedule_flush)
+        self._admin_access = AdminAccess(
+            network.admin, self.section.hosts(), notices, self.node.schedule_flush
+        )
         self.admin = AdminServer(
             self.status,
             self.missing,
@@ -215,7 +218,7 @@ class BrokerService:
                 case _:
                     is_web = key in ("websocket", "wss")
                     protocol = (
-                        partial(WebSocket, allows=self._allows, listener=key)
+                        partial(WebSocket, allows=partial(self._allows, key), listener=key)
                         if is_web
                         else partial(MqttSocket, listener=key)
                     )
@@ -268,10 +271,15 @@ class BrokerService:
         event = "broker left" if where.has_left else "broker joined"
         _log.info(event, extra={"name_of_broker": where.name, "peers": where.peers})
 
-    def _allows(self, origin: str, host: str) -> bool:
-        """Whether web pages of an origin may connect to this host."""
-        origins = self.network.access.origins
-        return "*" in origins or origin in origins or is_same_host(origin, host)
+    def _allows(self, listener: str, origin: str, host: str) -> bool:
+        """Whether web pages of an origin may connect to a listener under this host."""
+        access = self.network.access
+        if "*" in access.origins or origin in access.origins:
+            return True
+        # A name that its owner has made mean this machine has no certificate, nor a password.
+        is_guarded = listener == "wss" or not access.anonymous
+        is_own = is_guarded or is_own_host(host, self.section.hosts())
+        return is_own and is_same_host(origin, host)
 
     async def stop(self) -> None:
         """Drain and close."""

@@ -74,6 +74,11 @@ class BrokerSection(Section, frozen=True, kw_only=True):
         keys = ("peers", *FOR_CLIENTS, "admin")
         return {key: text for key in keys if (text := getattr(self, key))}
 
+    def hosts(self) -> frozenset[str]:
+        """By which names and addresses it may be asked, in small letters."""
+        texts = (*self.listeners().values(), *self.public.values())
+        return frozenset(read_address(text).host.lower() for text in texts)
+
     def address(self, key: str) -> Address | None:
         text = self.listeners().get(key)
         return None if text is None else read_address(text)
@@ -123,7 +128,8 @@ class AccessSection(Section, frozen=True, kw_only=True):
     anonymous   clients that do not say who they are
     passwords   a file made by `shoal password`
     origins     where web pages that connect over WebSocket may come from, besides the listener's
-                own host (`https://app.example.org`; `*` is anywhere)
+                own host (`https://app.example.org`; `*` is anywhere).  Where clients need not say
+                who they are, and without TLS, that is an address or a name of the network file
     rules       what users may do; without any, everything
     """
 
@@ -175,6 +181,11 @@ class AdminSection(Section, frozen=True, kw_only=True):
     @property
     def is_over_tls(self) -> bool:
         return bool(self.certificate)
+
+    @property
+    def is_guarded(self) -> bool:
+        """Whether no web page can ask what it likes: it has no password and no certificate."""
+        return self.is_over_tls or self.knows_operators or self.open
 
     @property
     def knows_operators(self) -> bool:

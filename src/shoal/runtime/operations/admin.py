@@ -19,8 +19,10 @@
 
 A web page in somebody's browser can send a POST to a port of that machine, but not with a header of
 its own: who asks a broker to leave says `X-Shoal: leave`, and is refused without, 403.  So for
-the others.  Where operators have passwords, `admin_access.py` says who may have what; /health and
-/ready, which health checks and load balancers ask, name no clients and are everybody's.
+the others.  Nor can it come by a name of its own: who asks where nobody needs a password says an
+address of the broker, or a name that the network file has for it.  Where operators have passwords,
+`admin_access.py` says who may have what; /health and /ready, which health checks and load balancers
+ask, name no clients and are everybody's.
 """
 
 from __future__ import annotations
@@ -78,6 +80,7 @@ def admin_app(
                 given,
                 where,
                 request.url.path,
+                request.headers.get("host", ""),
                 is_order=is_order,
                 certified=getattr(request.state, "certified", ""),
             )

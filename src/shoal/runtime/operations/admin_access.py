@@ -3,6 +3,9 @@
 Operators say who they are by a certificate or by HTTP's Basic authentication.  A right password is
 remembered, as a keyed hash in memory, so that Prometheus costs no core every few seconds; a wrong
 one is answered late, as clients' are (`password_checks.py`).
+
+A port that asks for nothing is on the loopback address, where the pages of its machine's browsers
+can reach it, too.  What they say to it under a name of their own is refused (`hosts.py`).
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ import binascii
 import hashlib
 import hmac
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import NamedTuple
 
@@ -21,6 +24,7 @@ from shoal.mqtt.notices import Notices, Party
 from shoal.runtime.doors.entry.access import read_users
 from shoal.runtime.doors.entry.password_checks import PasswordChecks
 from shoal.runtime.doors.entry.passwords import check_password
+from shoal.runtime.hosts import is_own_host
 from shoal.runtime.network_sections import AdminSection
 
 # Operators are few; more right passwords than this at a time are checked again.
@@ -38,19 +42,25 @@ class Verdict(NamedTuple):
 class AdminAccess:
     """One broker's; AccessError when the password file cannot be read.
 
-    Refusals and orders are told to `notices`; `wake` has them written.
+    `hosts` are the names that it has.  Refusals and orders are told to `notices`; `wake` has them
+    written.
     """
 
     def __init__(
-        self, section: AdminSection, notices: Notices, wake: Callable[[], None] = lambda: None
+        self,
+        section: AdminSection,
+        hosts: Collection[str],
+        notices: Notices,
+        wake: Callable[[], None] = lambda: None,
     ) -> None:
-        self._notices, self._wake = notices, wake
+        self._hosts, self._notices, self._wake = hosts, notices, wake
         self.renew(section)
 
     def renew(self, section: AdminSection) -> None:
         """As the section is now; AccessError changes nothing."""
         users = read_users(section.passwords, "admin.passwords")
         self._is_open = not section.knows_operators
+        self._is_guarded = section.is_guarded
         self._orders = section.orders
         self._checks = PasswordChecks(partial(check_password, users))
         self._secret = secrets.token_bytes(32)
@@ -61,15 +71,20 @@ class AdminAccess:
         authorization: str,
         address: str | None,
         path: str,
+        host: str,
         *,
         is_order: bool,
         certified: str = "",
     ) -> Verdict:
         """Whether who sends this `Authorization` header from there may have what is at `path`.
 
+        `host` is the request's header, empty without one: every browser says it.
         `certified` is the name in a certificate that was checked; it says who asks.
         """
-        verdict = await self._judge(authorization, address, certified, is_order=is_order)
+        if self._is_guarded or not host or is_own_host(host, self._hosts):
+            verdict = await self._judge(authorization, address, certified, is_order=is_order)
+        else:
+            verdict = Verdict(403, f"no address or name of this broker: {host[:256]!r}")
         who = Party("", verdict.operator, address)
         if verdict.code != 200:
             code = ReasonCode.NOT_AUTHORIZED
