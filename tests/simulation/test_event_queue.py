@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from random import Random
 from typing import Any
 
 import pytest
@@ -45,20 +46,49 @@ def test_events_may_make_events_now_but_not_in_the_past() -> None:
 
 def test_dropped_events_leave_the_order_of_the_others() -> None:
     log = Log()
+    log.queue.run_until(3)
     for number in range(50):
         log.queue.push(number % 7, log.note, number)
     heap = log.queue.heap
+    assert heap
     assert log.queue.drop(lambda action, argument: argument % 3 == 0) == 17
     assert log.queue.heap is heap  # a loop may hold on to it
     kept = [number for number in range(50) if number % 3]
     assert log.run() == sorted((number % 7, number) for number in kept)
 
 
-def test_the_last_event() -> None:
+@pytest.mark.parametrize("seed", range(5))
+def test_runs_that_end_again_and_again_are_as_one(seed: int) -> None:
+    """Events make others, soon and late, also of the same time."""
+    random = Random(seed)
+    ends = [*sorted(random.sample(range(1, 60), 8)), math.inf]
+
+    def seen(ends: list[float]) -> list[tuple[int, Any]]:
+        random, log = Random(seed), Log()
+
+        def again(now_us: int, number: int) -> None:
+            log.note(now_us, number)
+            for _ in range(random.choice((0, 0, 1, 2))):
+                log.queue.push(now_us + random.choice((0, 1, 3, 20)), again, number + 1)
+
+        for _ in range(20):
+            log.queue.push(random.randrange(40), again, 0)
+        for end_us in ends:
+            log.queue.run_until(end_us)
+            assert log.queue.next_us is None or log.queue.next_us > end_us
+        return log.seen
+
+    assert seen(ends) == seen([math.inf])
+    assert len(seen(ends)) > 20
+
+
+def test_the_last_event_and_the_next() -> None:
     log = Log()
-    assert log.queue.last_us == 0
+    assert (log.queue.last_us, log.queue.next_us) == (0, None)
     log.queue.push(40, log.note, "x")
     log.queue.push(9, log.note, "y")
-    assert log.queue.last_us == 40
+    assert (log.queue.last_us, log.queue.next_us) == (40, 9)
+    log.queue.run_until(9)
+    assert (log.queue.last_us, log.queue.next_us) == (40, 40)
     log.run()
-    assert log.queue.last_us == 40
+    assert (log.queue.last_us, log.queue.next_us) == (40, None)

@@ -1,5 +1,9 @@
 """The future: events in order of time, and of their making where times are equal.
 
+Most are about to happen, as messages arrive soon; many others only wait, as timers do that will be
+cancelled, and what is to be published in an hour.  They are kept apart, so that what is soon is not
+sorted into what is late.
+
 >>> queue = EventQueue()
 >>> queue.push(20, lambda now_us, what: print(now_us, what), "second")
 >>> queue.push(10, lambda now_us, what: print(now_us, what), "first")
@@ -19,28 +23,42 @@ Event = tuple[int, int, Action, Any]
 
 
 class EventQueue:
-    """A heap of (time, order of making, action, argument); never compares actions."""
+    """Heaps of (time, order of making, action, argument); never compares actions.
+
+    What is due before a run ends is in the `heap`, where later events may be, too.
+    """
 
     def __init__(self) -> None:
         self.heap: list[Event] = []
+        self._later: list[Event] = []
+        self._until_us: float = 0
         self.made = 0
         self.now_us = 0
 
     @property
+    def next_us(self) -> int | None:
+        """When the next event is due; None when there is none."""
+        return min((heap[0][0] for heap in (self.heap, self._later) if heap), default=None)
+
+    @property
     def last_us(self) -> int:
         """When the last event is due; now when there is none."""
-        return max((event[0] for event in self.heap), default=self.now_us)
+        return max((event[0] for event in (*self.heap, *self._later)), default=self.now_us)
 
     def push(self, at_us: int, action: Action, argument: Any) -> None:
         """Run `action(at_us, argument)` at `at_us`, which must not be in the past."""
         if at_us < self.now_us:
             raise ValueError(f"event at {at_us} us, but it is {self.now_us} us already")
         self.made += 1
-        heappush(self.heap, (at_us, self.made, action, argument))
+        heap = self.heap if at_us <= self._until_us else self._later
+        heappush(heap, (at_us, self.made, action, argument))
 
     def run_until(self, until_us: float) -> None:
         """Run the events due by then, also those that they bring about."""
-        heap = self.heap
+        self._until_us = until_us
+        heap, later = self.heap, self._later
+        while later and later[0][0] <= until_us:
+            heappush(heap, heappop(later))
         while heap:
             event = heappop(heap)
             at_us, _, action, argument = event
@@ -52,9 +70,11 @@ class EventQueue:
 
     def drop(self, doomed: Callable[[Action, Any], bool]) -> int:
         """Remove the events for which `doomed(action, argument)`; how many there were."""
-        kept = [event for event in self.heap if not doomed(event[2], event[3])]
-        dropped = len(self.heap) - len(kept)
-        # In place: a running loop may hold on to the heap.
-        self.heap[:] = kept
-        heapify(self.heap)
+        dropped = 0
+        for heap in (self.heap, self._later):
+            kept = [event for event in heap if not doomed(event[2], event[3])]
+            dropped += len(heap) - len(kept)
+            # In place: a running loop may hold on to the heap.
+            heap[:] = kept
+            heapify(heap)
         return dropped

@@ -59,6 +59,8 @@ from shoal.simulation.trace import Delivery, Refused, Trace
 
 # How long until a neighbour, or a client, notices that a broker is gone or back.
 DETECTION_US = 1_000_000
+# What has publications.
+_CARRYING = (Carrier, Publish)
 
 
 class Machine(Protocol):
@@ -388,6 +390,6 @@ def _publications_in(message: Any) -> int | None:
     """How many publications a message or request carries; None of those that are for control."""
     if type(message) is Frame:
         message = message.message
-    if isinstance(message, Carrier | Publish):
+    if isinstance(message, _CARRYING):
         return len(message.publications)
     return None

@@ -369,11 +369,10 @@ class World:
 
         `progress` is told the virtual time now and then.
         """
-        heap = self.queue.heap
         end_us = math.inf if until_us is None else until_us
         with _without_garbage_collection():
-            while heap and heap[0][0] <= end_us:
-                self._report(heap[0][0], progress)
+            while (at_us := self.queue.next_us) is not None and at_us <= end_us:
+                self._report(at_us, progress)
                 next_us = min(self._next_report_us, *self._windows.values(), end_us + 1)
                 self.queue.run_until(next_us - 1)
 
