@@ -6,12 +6,9 @@ import gc
 import importlib
 import os
 from collections import defaultdict
-from collections.abc import Generator
 from itertools import chain
-from pathlib import Path
 
 import pytest
-from _pytest.doctest import DoctestModule
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
@@ -92,17 +89,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items[:] = chosen_cases(items)
     if "PYTEST_XDIST_WORKER" in os.environ:
         items[:] = _mixed(items)
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_collect_file(file_path: Path) -> Generator[None, list[pytest.Collector]]:
-    """Who has no example in its docstrings is not searched for any: each process would do it."""
-    found = yield
-    if any(isinstance(each, DoctestModule) for each in found) and b">>>" not in (
-        file_path.read_bytes()
-    ):
-        return [each for each in found if not isinstance(each, DoctestModule)]
-    return found
 
 
 def pytest_collection_finish() -> None:
