@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import zlib
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import wraps
@@ -36,6 +37,7 @@ from shoal.runtime.node import Node
 from shoal.runtime.storage.overlay_file import Overlay
 from shoal.runtime.supervisor import get_json
 from shoal.runtime.tls.contexts import TlsContexts
+from tests.examples import at_length
 
 ANYWHERE = Address("127.0.0.1", 0)
 # Long enough for the slowest machine; a test that waits so long has failed.
@@ -43,12 +45,13 @@ PATIENCE_S = 40.0
 # Nor do the clients of tests give up before.
 client.CONNECT_TIMEOUT_S = PATIENCE_S
 
-UVLOOP_AT_LENGTH = pytest.param(uvloop.new_event_loop, marks=pytest.mark.soak)
+LOOPS = (asyncio.new_event_loop, uvloop.new_event_loop)
 
 
 def on_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Run a test on asyncio's own loop and on uvloop."""
-    return _on(test, [asyncio.new_event_loop, uvloop.new_event_loop])
+    """Run a test on asyncio's own loop or on uvloop, half of them on each; in the soak on both."""
+    mine = zlib.crc32(test.__name__.encode()) % 2
+    return _on(test, [LOOPS[mine], *at_length([LOOPS[1 - mine]])])
 
 
 def on_asyncio(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
@@ -56,7 +59,7 @@ def on_asyncio(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., 
 
     The networks of processes run on uvloop.
     """
-    return _on(test, [asyncio.new_event_loop, UVLOOP_AT_LENGTH])
+    return _on(test, [LOOPS[0], *at_length(LOOPS[1:])])
 
 
 def _on(test: Callable[..., Coroutine[Any, Any, None]], loops: list[Any]) -> Callable[..., None]:
