@@ -11,6 +11,7 @@ import pytest
 
 from tests.cli import test_match
 from tests.cli.test_match import Shell, shell
+from tests.examples import at_length
 
 __all__ = ["shell"]
 
@@ -61,7 +62,7 @@ def test_tables_of_csv_are_printed_in_order(csv_shell: Shell, engine: str) -> No
     assert tables(csv_shell, engine=engine)[:2] == (0, ANSWERS)
 
 
-@pytest.mark.parametrize("engine", ["spark", "spark-sql", "index"])
+@pytest.mark.parametrize("engine", ["spark", "index", *at_length(["spark-sql"])])
 def test_pairs_as_a_table(csv_shell: Shell, engine: str) -> None:
     out = csv_shell.folder / "pairs"
     code, printed, _ = tables(csv_shell, "--out", str(out), engine=engine)
@@ -126,7 +127,7 @@ def test_options_that_do_not_go(csv_shell: Shell, options: list[str], complaint:
     assert complaint in err
 
 
-@pytest.mark.parametrize("partition", ["auto", "carrier"])
+@pytest.mark.parametrize("partition", ["auto", *at_length(["carrier"])])
 def test_spread_over_partitions(csv_shell: Shell, partition: str) -> None:
     assert tables(csv_shell, "--partition", partition)[:2] == (0, ANSWERS)
 
