@@ -211,7 +211,6 @@ def restore(clients: BrokerClients, remembered: Remembered, now_us: int) -> list
             came = tuple(remembered.sessions[session.client_id].came)
             held = restoring.held.get(session.client_id, [])
             federation.roaming.arriving.remember(session, came, held)
-            federation.sharing.taking.restored(session)
     restoring.spread_on()
     restoring.publish_again(now_us)
     return restoring.problems

@@ -272,11 +272,13 @@ class Asked:
         self.member = self.site.connect("member", **KEPT)
         self.member.subscribe(JOBS, qos=2)
 
-    def ask(self, number: int = 1, *, is_any: bool = True, open_from: int = 0) -> None:
+    def ask(
+        self, number: int = 1, *, group: str = JOBS, is_any: bool = True, open_from: int = 0
+    ) -> None:
         message = Message("jobs/1", b"%d" % number, publisher="p", published_us=0, qos=2)
         message.key = ("p", number)
         question = shared_of(
-            JOBS, "B1", message, self.site.now_us, is_any=is_any, open_from=open_from
+            group, "B1", message, self.site.now_us, is_any=is_any, open_from=open_from
         )
         self.hear(question)
 
@@ -315,6 +317,27 @@ def test_what_a_member_has_it_has_after_a_kill(network: Network, restated: bool)
         asked.is_killed(restated=restated)
         asked.ask()
         assert asked.member.take_payloads() == []
+
+
+@pytest.mark.parametrize("restated", [False, True])
+def test_a_member_of_several_groups_gets_what_is_for_the_others_after_a_kill(
+    network: Network, restated: bool
+) -> None:
+    """That one copy waited for the member was taken for all of them: the others were lost."""
+    others = "$share/others/jobs/+"
+    asked = Asked(network)
+    asked.member.subscribe(others, qos=2)
+    asked.member.take()
+    asked.member.lose()
+    asked.ask()
+    asked.is_killed(restated=restated)
+    asked.ask()
+    asked.ask(group=others)
+    assert asked.member.take_payloads() == [b"1"] * 2
+    asked.is_killed(restated=restated)
+    asked.ask()
+    asked.ask(group=others)
+    assert asked.member.take_payloads() == []
 
 
 def test_what_nobody_had_nobody_has_after_a_kill(network: Network) -> None:

@@ -3,7 +3,8 @@
 A broker that hands a message on may ask more than once: for an answer that is under way, or when
 one of the two was killed.  What was answered is therefore on the disk, until the broker that asks
 has said that it will not ask about that any more: its publications have ascending numbers, and it
-says from which on some may be `open`.
+says from which on some may be `open`.  What waits in a member's session says nothing: it may be for
+another of its groups, or for itself.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from shoal.model import BrokerId
 from shoal.mqtt.federation.controls import GroupName
 from shoal.mqtt.memory.journal import Journal
 from shoal.mqtt.memory.journal_records import AnswerPut, ClosedPut, TookPut
-from shoal.mqtt.sessions.session import Session
 
 # Answers that are remembered, of all brokers together; the oldest go first.
 MAX_REMEMBERED = 65_536
@@ -30,8 +30,7 @@ class Taking:
 
     def __init__(self) -> None:
         self.journal: Journal | None = None
-        # Of members' sessions that were here before the broker started, and of older versions'
-        # journals: who asked is not known.
+        # Of older versions' journals: who asked is not known.
         self._had: dict[tuple[Key, GroupName], None] = {}
         # What was answered, oldest first.  Whoever has been told that there is nobody has chosen
         # somebody else by then: what was not taken is not taken when the question comes again.
@@ -93,16 +92,6 @@ class Taking:
                 self._keep((asking, key, group, is_any), took)
             case ClosedPut(asking, open_from):
                 self._close(asking, open_from)
-
-    def restored(self, session: Session) -> None:
-        """A session is here since before the broker started: what waits in it was taken."""
-        groups = {each.group for each in session.subscriptions.values() if each.shared}
-        if groups:
-            held = session.diversion.held if session.diversion is not None else ()
-            for outgoing in (*session.on_its_way(), *held):
-                key = outgoing.message.key
-                if key is not None:
-                    self._had.update(((key, name), None) for name in groups)
 
     def puts(self) -> Iterator[AnswerPut | ClosedPut]:
         """All that is to be known after the next start; meanwhile more may come."""
