@@ -140,6 +140,17 @@ def test_a_question_does_not_go_round_for_ever() -> None:
         assert steps < 200
 
 
+@pytest.mark.parametrize("extra", [0, 1])
+def test_what_is_about_clients_without_end_is_not_heard(extra: int) -> None:
+    """200,000 in one word, 6 MB, held a broker for 0.6 s."""
+    count = said.MOST_AT_ONCE + extra
+    for control in (
+        said.Several((said.Ended("c", "B2"),) * count),
+        said.Sought(("c",) * count, "B2"),
+    ):
+        assert said.decode_control(encode_control(control)) == (None if extra else control)
+
+
 def test_every_kind_is_said() -> None:
     kinds = {each.__struct_config__.tag for each in words()}
     assert kinds == {kind.__struct_config__.tag for kind in said.Control.__args__}

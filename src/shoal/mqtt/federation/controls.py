@@ -29,6 +29,8 @@ GroupName = str
 REGISTERS = "registers"
 LISTS = "lists"
 FEATURES = (REGISTERS, LISTS)
+# What is about several clients is handled in one go: a broker says 256 at once, or 100.
+MOST_AT_ONCE = 1_024
 
 
 class Entered(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -77,7 +79,7 @@ class Several(msgspec.Struct, frozen=True, tag=True, array_like=True):
     that has asked who is there.
     """
 
-    controls: tuple[Entered | Ended, ...]
+    controls: Annotated[tuple[Entered | Ended, ...], msgspec.Meta(max_length=MOST_AT_ONCE)]
     broker: BrokerId = ""
     number: Annotated[int, msgspec.Meta(ge=0)] = 0
     parts: Annotated[int, msgspec.Meta(ge=0)] = 0
@@ -86,7 +88,7 @@ class Several(msgspec.Struct, frozen=True, tag=True, array_like=True):
 class Sought(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """`broker`, which has started, does not hear of these clients: who knows where they are?"""
 
-    client_ids: tuple[str, ...]
+    client_ids: Annotated[tuple[str, ...], msgspec.Meta(max_length=MOST_AT_ONCE)]
     broker: BrokerId
 
 
