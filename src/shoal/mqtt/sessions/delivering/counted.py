@@ -71,9 +71,8 @@ class Counted:
     def count_in(self, message: Message) -> None:
         """A message is on its way to the client from now on."""
         self.backlog.enter(message)
-        share = self._share
-        if share is not None:
-            share.enter(message)
+        if self._share is not None:
+            self._share.enter(message)
 
     def count_out(self, message: Message) -> None:
         """It is not any more."""

@@ -119,7 +119,7 @@ class Delivery(Counted):
                 qos
                 and not (self._waiting or self._resend)
                 and len(self._inflight) < outlet.window
-                and not self._has_its_share
+                and (self._share is None or not self._has_its_share)
             ):
                 self.count_in(message)
                 self._send_new(Outgoing(message, qos, retain, identifiers), outlet, now_us)
@@ -324,8 +324,7 @@ class Delivery(Counted):
         self._is_done(self._inflight.pop(packet_id))
         if self._resend:
             self._resend.pop(packet_id, None)
-            self.pump(now_us)
-        elif self._waiting or self._feeds:
+        if self._resend or self._waiting or self._feeds:
             self.pump(now_us)
 
     # --- what is sent and kept ----------------------------------------------------------------
