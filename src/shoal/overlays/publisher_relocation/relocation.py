@@ -32,6 +32,20 @@ from shoal.overlays.tree.exchange import TIMER as EXCHANGE_TIMER
 from shoal.overlays.tree.messages import AdvertisementsSaid, LeavingMessage, SubscriptionsSaid
 from shoal.overlays.tree.routing import TreeRouting
 
+# What the tree and its migrations hear from neighbours; all else is for tracers.
+_OF_THE_TREE = frozenset(
+    (
+        Advertise,
+        AdvertisementsSaid,
+        MigrationComplete,
+        MigrationUpdate,
+        Subscribe,
+        SubscriptionsSaid,
+        Unadvertise,
+        Unsubscribe,
+    )
+)
+
 
 class Relocation(AroundTree):
     """One broker of such a tree: brings each part what it needs to know of the others.
@@ -70,6 +84,9 @@ class Relocation(AroundTree):
             self.tree.receive(neighbour, message, now_us, out)
             return
         self.tree.heard()
+        if type(message) not in _OF_THE_TREE:
+            self.tracer.receive(neighbour, message, now_us, out)
+            return
         match message:
             case MigrationUpdate():
                 self.migrations.update(neighbour, message, now_us, out)
@@ -91,10 +108,8 @@ class Relocation(AroundTree):
             case Unsubscribe(subscription_id):
                 if not self.migrations.unsubscribed(neighbour, subscription_id):
                     self.tree.receive(neighbour, message, now_us, out)
-            case Advertise() | SubscriptionsSaid():
-                self.tree.receive(neighbour, message, now_us, out)
             case _:
-                self.tracer.receive(neighbour, message, now_us, out)
+                self.tree.receive(neighbour, message, now_us, out)
 
     def request(self, client: ClientId, request: Message, now_us: int, out: list[Effect]) -> None:
         if type(request) is Publish:

@@ -45,9 +45,11 @@ class Profile:
         weight = 1.0 if self._is_new else self._weight
         self._is_new = False
         self.local += weight * (local - self.local)
-        for neighbour in {**self.behind, **behind}:
-            average = self.behind.get(neighbour, 0.0)
-            self.behind[neighbour] = average + weight * (behind.get(neighbour, 0) - average)
+        averages = self.behind
+        for neighbour in behind:
+            averages.setdefault(neighbour, 0.0)
+        for neighbour, average in averages.items():
+            averages[neighbour] = average + weight * (behind.get(neighbour, 0) - average)
 
     def count(self, excluded: Container[BrokerId] = ()) -> float:
         """Subscribers here, and behind the neighbours that are not excluded."""

@@ -31,11 +31,13 @@ class _Trace:
 
     __slots__ = ("behind", "deadline_us", "local", "upstream", "waiting")
 
-    def __init__(self, upstream: BrokerId | None, deadline_us: int) -> None:
+    def __init__(
+        self, upstream: BrokerId | None, deadline_us: int, local: int, waiting: set[BrokerId]
+    ) -> None:
         self.upstream = upstream
         self.deadline_us = deadline_us
-        self.local = 0
-        self.waiting: set[BrokerId] = set()
+        self.local = local
+        self.waiting = waiting
         self.behind: dict[BrokerId, int] = {}
 
 
@@ -85,11 +87,10 @@ class Tracing:
         for routed, (neighbours, clients) in forwarded:
             if routed.mark is None:
                 continue
-            publication, trace = routed.message_id, _Trace(upstream, deadline_us)
-            trace.local = len(clients)
-            trace.waiting.update(neighbours)
-            trace.waiting.discard(upstream)
-            if trace.waiting:
+            publication, waiting = routed.message_id, set(neighbours)
+            waiting.discard(upstream)
+            trace = _Trace(upstream, deadline_us, len(clients), waiting)
+            if waiting:
                 self._wait(publication, trace, out)
             elif self._end(publication, trace, out):
                 ended.append(publication.publisher)
