@@ -24,9 +24,9 @@ from shoal.overlays.publisher_relocation.system import relocating
 from shoal.overlays.publisher_relocation.tracer import SendAway
 from shoal.overlays.registry import SYSTEMS
 from shoal.overlays.system import System
+from shoal.overlays.tree.forwarding import Forwarded
 from shoal.overlays.tree.oracle import table_problems
 from shoal.overlays.tree.routing import TreeRouting
-from shoal.overlays.tree.routing_table import Forwarded
 from shoal.overlays.tree.system import Parameters
 from tests.broker.transcript import LINE, Stage, advertisement, publish, subscription
 

@@ -13,7 +13,7 @@ from shoal.broker.effects import Effect, Measured, TimerKey
 from shoal.broker.messages import Message, RoutedPublication
 from shoal.broker.strategy import BrokerContext
 from shoal.model import BrokerId, ClientId
-from shoal.overlays.tree.routing_table import Forwarded
+from shoal.overlays.tree.forwarding import Forwarded
 
 SendAway = Callable[[ClientId, tuple[BrokerId, ...], int, list[Effect]], None]
 """Tells a local publisher to go to the end of a path; the tracer hears `left` of it in any case."""

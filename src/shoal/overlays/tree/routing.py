@@ -8,10 +8,9 @@ each other their tables (`exchange.py`), and take the place of one that leaves (
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence, Sized
+from collections.abc import Collection, Iterable, Mapping, Sized
 
 from shoal.broker.effects import (
-    Deliver,
     Effect,
     LinkChanged,
     LinkState,
@@ -50,6 +49,7 @@ from shoal.overlays.tree.departing.leaving import Leaver
 from shoal.overlays.tree.departing.succession import Around, Succession
 from shoal.overlays.tree.exchange import TIMER as EXCHANGE_TIMER
 from shoal.overlays.tree.exchange import Exchange
+from shoal.overlays.tree.forwarding import Forwarding
 from shoal.overlays.tree.messages import (
     Absent,
     AdvertisementsSaid,
@@ -61,7 +61,7 @@ from shoal.overlays.tree.messages import (
     Succeeded,
 )
 from shoal.overlays.tree.propagation import Propagation
-from shoal.overlays.tree.routing_table import Forwarded, SubscriptionEntry
+from shoal.overlays.tree.routing_table import SubscriptionEntry
 from shoal.overlays.tree.turning import Turn, turn_tables
 
 
@@ -83,7 +83,8 @@ class TreeRouting(BaseStrategy):
         self._neighbours = self.propagation.neighbours
         self.publishers = LocalPublishers(context.broker)
         self.tables = self.propagation.tables
-        self._route, self._routes = self.tables.routes.of, self.tables.routes.of_each
+        self._route = self.tables.routes.of
+        self.forward = Forwarding(self.tables.routes).forward
         self._exchange = Exchange(context.expected)
         # Neighbours of which it is not known whether they stay such, and what they were told since.
         self._unmet: set[BrokerId] = set()
@@ -409,44 +410,3 @@ class TreeRouting(BaseStrategy):
     ) -> None:
         """Send on what a local client has published, and has been accepted."""
         self.forward(accepted, 0, None, out)
-
-    def forward(
-        self,
-        publications: tuple[RoutedPublication, ...],
-        hops: int,
-        hop: BrokerId | None,
-        out: list[Effect],
-    ) -> Sequence[Forwarded]:
-        """Send publications to each neighbour with a match but `hop`, deliver to local clients.
-
-        Returns them with their routes; `hop` may be among the neighbours of these.
-        """
-        if len(publications) == 1:
-            routed = publications[0]
-            route = self._route(routed.publication.attributes)
-            neighbours, clients = route
-            for client, subscriptions in clients:
-                out.append(Deliver(client, routed, subscriptions, hops))
-            batch = None
-            for neighbour in neighbours:
-                if neighbour != hop:
-                    batch = batch or PublicationBatch(publications, hops + 1)
-                    out.append(Send(neighbour, batch))
-            return ((routed, route),)
-        remote: dict[BrokerId, list[RoutedPublication]] = {}
-        routes = self._routes([routed.publication.attributes for routed in publications])
-        forwarded = list(zip(publications, routes, strict=True))
-        for routed, (neighbours, clients) in forwarded:
-            for client, subscriptions in clients:
-                out.append(Deliver(client, routed, subscriptions, hops))
-            for neighbour in neighbours:
-                if neighbour in remote:
-                    remote[neighbour].append(routed)
-                elif neighbour != hop:
-                    remote[neighbour] = [routed]
-        whole = PublicationBatch(publications, hops + 1)
-        for neighbour, part in remote.items():
-            is_whole = len(part) == len(publications)
-            batch = whole if is_whole else PublicationBatch(tuple(part), hops + 1)
-            out.append(Send(neighbour, batch))
-        return forwarded

@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from shoal.broker.messages import RoutedPublication
 from shoal.matching import (
     CoveringSet,
     Outcomes,
@@ -130,10 +129,6 @@ class Route(NamedTuple):
 
     neighbours: tuple[BrokerId, ...]
     clients: tuple[tuple[ClientId, tuple[SubscriptionId, ...]], ...]
-
-
-# A publication, and the way it went from one broker.
-Forwarded = tuple[RoutedPublication, Route]
 
 
 class RoutingTable:

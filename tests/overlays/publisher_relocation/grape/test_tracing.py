@@ -15,7 +15,8 @@ from shoal.overlays.publisher_relocation.grape.messages import (
 from shoal.overlays.publisher_relocation.grape.parameters import MAX_TRACE_SESSION_LENGTH
 from shoal.overlays.publisher_relocation.grape.tracing import Tracing
 from shoal.overlays.publisher_relocation.traces import BrokerTrace
-from shoal.overlays.tree.routing_table import Forwarded, Route
+from shoal.overlays.tree.forwarding import Forwarded
+from shoal.overlays.tree.routing_table import Route
 from tests.broker.transcript import publication
 
 M212 = MessageId("B1", "P", 212)

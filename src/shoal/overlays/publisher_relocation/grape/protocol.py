@@ -62,7 +62,7 @@ from shoal.overlays.publisher_relocation.subscribers.moving import MovingSubscri
 from shoal.overlays.publisher_relocation.subscribers.planner import Session
 from shoal.overlays.publisher_relocation.tracer import SendAway
 from shoal.overlays.publisher_relocation.traces import BrokerTrace
-from shoal.overlays.tree.routing_table import Forwarded
+from shoal.overlays.tree.forwarding import Forwarded
 
 
 class State(enum.Enum):

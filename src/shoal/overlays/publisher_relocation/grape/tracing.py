@@ -27,7 +27,7 @@ from shoal.overlays.publisher_relocation.grape.messages import (
 )
 from shoal.overlays.publisher_relocation.grape.parameters import MAX_TRACE_SESSION_LENGTH
 from shoal.overlays.publisher_relocation.traces import BrokerTrace
-from shoal.overlays.tree.routing_table import Forwarded
+from shoal.overlays.tree.forwarding import Forwarded
 
 _COUNT_BYTES = 8
 

@@ -36,7 +36,7 @@ from shoal.overlays.publisher_relocation.pop.parameters import Parameters
 from shoal.overlays.publisher_relocation.pop.tracing import TRACE_TIMER, Tracing
 from shoal.overlays.publisher_relocation.records import SelectionRecord
 from shoal.overlays.publisher_relocation.tracer import SendAway
-from shoal.overlays.tree.routing_table import Forwarded
+from shoal.overlays.tree.forwarding import Forwarded
 
 _REQUEST_TIMER = "request"
 

@@ -19,7 +19,7 @@ from shoal.model import BrokerId, ClientId, MessageId
 from shoal.overlays.publisher_relocation.pop.messages import TraceResult
 from shoal.overlays.publisher_relocation.pop.parameters import Parameters
 from shoal.overlays.publisher_relocation.pop.planner import Profile
-from shoal.overlays.tree.routing_table import Forwarded
+from shoal.overlays.tree.forwarding import Forwarded
 
 TRACE_TIMER = "trace"
 
