@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
-from functools import partial
 from random import Random
-from typing import Any
 
 import pytest
 
@@ -25,7 +22,6 @@ from shoal.mqtt.codec.packets import (
     Will,
 )
 from shoal.mqtt.codec.properties import Properties
-from shoal.mqtt.sessions.session import Session
 from shoal.mqtt.sessions.spreading import MOST_AT_ONCE
 from tests.examples import at_length, examples
 from tests.mqtt import network_house
@@ -33,39 +29,10 @@ from tests.mqtt.house import KEPT, Client, House
 from tests.mqtt.network_house import Network, Site
 from tests.mqtt.remembering import RememberingHouse
 from tests.mqtt.sessions.test_fan_out import play
+from tests.mqtt.sessions.turns import finish, go_on, payloads, small, turn
 
 MANY = MOST_AT_ONCE + 1_000
 FEW = 5
-
-
-def small(house: House, most: int) -> House:
-    """With turns of so few sessions."""
-    house.clients.spreading.most = most
-    return house
-
-
-def turn(house: House) -> None:
-    """One turn of what is handed out."""
-    assert house.clients.spreading.is_on
-    house.carry_out(house.clients.advance(house.now_us))
-
-
-def finish(house: House, *clients: Client) -> None:
-    """All turns, and what these held."""
-    while house.clients.spreading.is_on:
-        turn(house)
-        for client in clients:
-            go_on(client)
-
-
-def go_on(client: Client) -> None:
-    """Take what a client said while it had to wait."""
-    while client.connection.holds and not client.connection.must_wait:
-        client.house.carry_out(client.connection.take_held(client.house.now_us))
-
-
-def payloads(client: Client) -> list[bytes]:
-    return [each.payload for each in client.take() if isinstance(each, Publish)]
 
 
 def crowd(house: House, count: int, topic: str = "a", qos: int = 0, **how: object) -> list[Client]:
@@ -352,112 +319,3 @@ def test_it_is_written_once_and_forgotten_when_it_is_through() -> None:
     house.connect("w").send(Publish("a", b"1", 1, packet_id=7))
     finish(house)
     assert not house.killed().clients.spreading.is_on
-
-
-# --- for whom it is -----------------------------------------------------------------------------
-
-LEVELS = 13
-WIDE = "/".join(f"l{at}" for at in range(LEVELS))
-
-
-def wide(house: House, options: str = "", **kwargs: Any) -> list[Client]:
-    """Two clients with 2 ** LEVELS topic filters that all match WIDE."""
-    texts = [
-        "/".join("+" if number >> at & 1 else f"l{at}" for at in range(LEVELS)) + options
-        for number in range(2**LEVELS)
-    ]
-    clients = [house.connect(name) for name in "ab"]
-    for client, own in zip(clients, (texts[::2], texts[1::2]), strict=True):
-        for at in range(0, len(own), 100):
-            requests = [SubscriptionRequest(text, **kwargs) for text in own[at : at + 100]]
-            client.send(Subscribe(1, tuple(requests)))
-        client.written = b""
-    return clients
-
-
-class Watched(House):
-    """How many places of topic filters are looked at in each turn."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.clients.spreading.most = 500
-        self.places: list[int] = [0]
-        index = self.clients.subscriptions._index
-        for name in ("survey", "matching"):
-            setattr(index, name, partial(self._counted, getattr(index, name)))
-
-    def _counted(self, steps: Callable[..., Iterator[int]], *given: Any) -> Iterator[int]:
-        for places in steps(*given):
-            self.places[-1] += places
-            yield places
-
-    def take_turns(self) -> None:
-        while self.clients.spreading.is_on:
-            self.places.append(0)
-            turn(self)
-
-
-@pytest.mark.parametrize(
-    ("qos", "options", "no_local"),
-    [
-        (0, "", False),
-        (1, "?n>1", False),
-        (1, "", True),
-        *at_length([(1, "", False), (0, "?n>1", False), (0, "", True)]),
-    ],
-)
-def test_for_whom_it_is_may_take_several_turns_to_find_out(
-    qos: int, options: str, no_local: bool
-) -> None:
-    """130,000 filters, which two users may have, are a fifth of a second in one go."""
-    house = Watched()
-    clients = wide(house, options, no_local=no_local)
-    writer = clients[0] if no_local else house.connect("w")
-    for number in (2, 3):
-        body = b'{"n": %d}' % number
-        for topic in (WIDE, WIDE + "x"):
-            house.places.append(0)
-            writer.send(Publish(topic, body, qos, packet_id=number if qos else None))
-            assert house.clients.spreading.is_on is (number == 2 or bool(options))
-            house.take_turns()
-    assert max(house.places) <= (500 + 100) * 20
-    for client in clients:
-        got = payloads(client)
-        assert got == ([] if client is writer else [b'{"n": 2}'] * 2 + [b'{"n": 3}'] * 2)
-
-
-def test_what_is_published_meanwhile_waits_behind_it() -> None:
-    house = Watched()
-    one, other = wide(house)
-    other.send(Subscribe(1, (SubscriptionRequest("b"),)))
-    writers = house.connect("w"), house.connect("v")
-    other.written = b""
-    writers[0].send(Publish(WIDE, b"1"), Publish("b", b"2"))
-    writers[1].send(Publish("b", b"3"), Pingreq())
-    assert writers[1].take() == [Pingresp()]
-    while house.clients.spreading.is_on:
-        turn(house)
-        for writer in writers:
-            go_on(writer)
-    assert payloads(one) == [b"1"]
-    first, *rest = payloads(other)
-    assert (first, sorted(rest)) == (b"1", [b"2", b"3"])
-
-
-def test_who_comes_and_goes_each_time_while_it_is_found_out_stops_nobody() -> None:
-    house = Watched()
-    one, other = wide(house)
-    steps = 0
-    for _ in house.clients.subscriptions.search(WIDE):
-        steps += 1
-        house.clients.subscriptions.remove(*next_of(other))
-    assert 0 < steps < 20
-    house.connect("w").send(Publish(WIDE, b"1"))
-    house.take_turns()
-    assert payloads(one) == payloads(other) == [b"1"]
-
-
-def next_of(client: Client) -> tuple[Session, str]:
-    session = client.house.clients.sessions["b"]
-    assert session is not None
-    return session, next(iter(session.subscriptions))
