@@ -64,7 +64,6 @@ class Broker:
         self._joins = joins
         random = Random(f"{seed}/{broker_id}")
         self._strategy = system(BrokerContext(broker_id, neighbours, random, expected, outcomes))
-        self._receive = self._strategy.receive
         self._now_us = 0
 
     @property
@@ -119,11 +118,12 @@ class Broker:
         out: list[Effect] = []
         kind = type(input)
         if kind is Received:
-            if type(input.message) is Together:  # type: ignore[union-attr]
-                self._take_all(input.neighbour, input.message, now_us, out)  # type: ignore[union-attr]
+            message = input.message  # type: ignore[union-attr]
+            if type(message) is Together:
+                self._take_all(input.neighbour, message, now_us, out)  # type: ignore[union-attr]
             else:
                 try:
-                    self._receive(input.neighbour, input.message, now_us, out)  # type: ignore[union-attr]
+                    self._strategy.receive(input.neighbour, message, now_us, out)  # type: ignore[union-attr]
                 except ProtocolError as error:
                     out.append(self._refusal(input.neighbour, error))  # type: ignore[union-attr]
         elif kind is Requested:
@@ -138,7 +138,7 @@ class Broker:
         """Messages that came together; what one of them gets wrong says nothing of the others."""
         for each in message.messages:
             try:
-                self._receive(neighbour, each, now_us, out)
+                self._strategy.receive(neighbour, each, now_us, out)
             except ProtocolError as error:
                 out.append(self._refusal(neighbour, error))
 

@@ -104,7 +104,6 @@ class _Classified(Outcomes[Outcome]):
     def __init__(self, make: Callable[[list[Any]], Outcome], classes: Classes) -> None:
         super().__init__(make)
         self._classes = classes
-        self._classified = classes.classified.get
         self._by_class: dict[object, Outcome] = {}
         self._filters: dict[Hashable, Filter] = {}
 
@@ -122,7 +121,8 @@ class _Classified(Outcomes[Outcome]):
         self._by_class.clear()
 
     def of(self, attributes: Attributes) -> Outcome:
-        known = self._classified(id(attributes)) or self._classes.classify(attributes)
+        classes = self._classes
+        known = classes.classified.get(id(attributes)) or classes.classify(attributes)
         outcome = self._by_class.get(known[1])
         if outcome is None:
             outcome = super().of(attributes)

@@ -104,6 +104,40 @@ class Hearer(Protocol):
 class BrokerNode:
     """A broker machine with its input queue, its links and its clients' output queue."""
 
+    # Else it has too many attributes for Python to find them fast.
+    __slots__ = (
+        "_ahead_us",
+        "_brought",
+        "_client_free_us",
+        "_client_latency_us",
+        "_client_transmission_us",
+        "_costs",
+        "_free_us",
+        "_handle",
+        "_holding",
+        "_matching_us",
+        "_monitor",
+        "_movers",
+        "_network",
+        "_outputs",
+        "_processing_us",
+        "_publishers",
+        "_queue",
+        "_search_ns",
+        "_subscribers",
+        "_subscriptions",
+        "_timers",
+        "_trace",
+        "_watches_costs",
+        "facts",
+        "id",
+        "links",
+        "machine",
+        "meter",
+        "running",
+        "window_us",
+    )
+
     def __init__(
         self,
         machine: Machine,
@@ -226,7 +260,8 @@ class BrokerNode:
             meter.control_in += 1
         meter.input_busy_us += service_us
         self._free_us = done_us = start_us + service_us
-        self._carry_out(self._handle(input, done_us), done_us)
+        handle = self._handle
+        self._carry_out(handle(input, done_us), done_us)
 
     def bring(self, now_us: int, input: Input) -> None:
         """An input that costs no service: a link's change, the monitor's report."""

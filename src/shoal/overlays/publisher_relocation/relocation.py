@@ -77,7 +77,9 @@ class Relocation(AroundTree):
         if neighbour not in self._neighbours:
             self.tree.check_sender(neighbour, message)
         if type(message) is PublicationBatch:
-            forwarded = self.tree.forward(message.publications, message.hops, neighbour, out)
+            forwarded = self.tree.forwarding.forward(
+                message.publications, message.hops, neighbour, out
+            )
             self.tracer.note(forwarded, neighbour, now_us, out)
             return
         if isinstance(message, LeavingMessage):
@@ -173,7 +175,7 @@ class Relocation(AroundTree):
         """Send on what a local client has published, and has been accepted."""
         if accepted:
             marked = self.tracer.mark(client, accepted, now_us)
-            self.tracer.note(self.tree.forward(marked, 0, None, out), None, now_us, out)
+            self.tracer.note(self.tree.forwarding.forward(marked, 0, None, out), None, now_us, out)
 
     # --- links that change --------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ class Forwarding:
     """Sends on what comes by where the routes say."""
 
     def __init__(self, routes: Outcomes[Route]) -> None:
-        self._route, self._routes = routes.of, routes.of_each
+        self._routes = routes
 
     def forward(
         self,
@@ -37,7 +37,7 @@ class Forwarding:
         """
         if len(publications) == 1:
             routed = publications[0]
-            route = self._route(routed.publication.attributes)
+            route = self._routes.of(routed.publication.attributes)
             neighbours, clients = route
             for client, subscriptions in clients:
                 out.append(Deliver(client, routed, subscriptions, hops))
@@ -48,7 +48,7 @@ class Forwarding:
                     out.append(Send(neighbour, batch))
             return ((routed, route),)
         remote: dict[BrokerId, list[RoutedPublication]] = {}
-        routes = self._routes([routed.publication.attributes for routed in publications])
+        routes = self._routes.of_each([routed.publication.attributes for routed in publications])
         forwarded = list(zip(publications, routes, strict=True))
         for routed, (neighbours, clients) in forwarded:
             for client, subscriptions in clients:

@@ -83,8 +83,7 @@ class TreeRouting(BaseStrategy):
         self._neighbours = self.propagation.neighbours
         self.publishers = LocalPublishers(context.broker)
         self.tables = self.propagation.tables
-        self._route = self.tables.routes.of
-        self.forward = Forwarding(self.tables.routes).forward
+        self.forwarding = Forwarding(self.tables.routes)
         self._exchange = Exchange(context.expected)
         # Neighbours of which it is not known whether they stay such, and what they were told since.
         self._unmet: set[BrokerId] = set()
@@ -123,7 +122,7 @@ class TreeRouting(BaseStrategy):
         return True
 
     def onward(self, asked: Asked) -> Onward:
-        neighbours, clients = self._route(asked.attributes)
+        neighbours, clients = self.tables.routes.of(asked.attributes)
         hops = (Hop(each) for each in neighbours if each != asked.source)
         return Onward(tuple(hops), is_local=bool(clients))
 
@@ -136,7 +135,7 @@ class TreeRouting(BaseStrategy):
         if neighbour not in self._neighbours:
             self.check_sender(neighbour, message)
         if type(message) is PublicationBatch:
-            self.forward(message.publications, message.hops, neighbour, out)
+            self.forwarding.forward(message.publications, message.hops, neighbour, out)
             return
         if isinstance(message, LeavingMessage):
             self._leaves(neighbour, message, now_us, out)
@@ -217,7 +216,7 @@ class TreeRouting(BaseStrategy):
         ways = self.propagation.turned.get(neighbour)
         if ways is not None and isinstance(carrier, PublicationBatch):
             sent: list[Effect] = []
-            self.forward(carrier.publications, carrier.hops, neighbour, sent)
+            self.forwarding.forward(carrier.publications, carrier.hops, neighbour, sent)
             out += [each for each in sent if isinstance(each, Send) and each.neighbour in ways]
 
     # --- links --------------------------------------------------------------------------------
@@ -409,4 +408,4 @@ class TreeRouting(BaseStrategy):
         out: list[Effect],
     ) -> None:
         """Send on what a local client has published, and has been accepted."""
-        self.forward(accepted, 0, None, out)
+        self.forwarding.forward(accepted, 0, None, out)
