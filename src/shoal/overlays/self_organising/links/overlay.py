@@ -13,14 +13,13 @@ before all time, so it hears from its neighbours what became of its links.
 | a link of the tree fails or ends | what was said over it is forgotten |
 | it ends, and this end knows of no reason | opens it again: both greet, and agree |
 
-While the tables must keep still for an exchange (`quiet_ring.py`), what would change them waits,
-and is done before anything that was held back comes in.
+While the tables must keep still for an exchange (`quiet_ring.py`), what would change them waits
+(`waiting.py`), and is done before anything that was held back comes in.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from shoal.broker.effects import (
     Effect,
@@ -44,6 +43,7 @@ from shoal.overlays.self_organising.links.late_verdicts import LateVerdicts
 from shoal.overlays.self_organising.links.memory import UNHEARD, UNKNOWN, Memory
 from shoal.overlays.self_organising.links.obstacles import Obstacles
 from shoal.overlays.self_organising.links.routing import Routing
+from shoal.overlays.self_organising.links.waiting import Waiting
 from shoal.overlays.self_organising.quiet_ring.quiet_ring import QuietRing
 from shoal.overlays.self_organising.quiet_ring.ring import Ring
 from shoal.overlays.self_organising.quiet_ring.ring_messages import Greeting, Standing, Verdict
@@ -88,7 +88,7 @@ class Overlay:
         self._obstacles = Obstacles(self.broker, tree, routing, self.memory, self._up, self._ending)
         # Brokers to which there are no links any more, and that are waited for in place of others.
         self._missed: list[BrokerId] = []
-        self._waiting: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
+        self._waiting = Waiting(self._ring)
 
     # --- inputs -------------------------------------------------------------------------------
 
@@ -108,7 +108,7 @@ class Overlay:
         """A neighbour's message; ProtocolError when it makes no sense from that neighbour."""
         if type(message) is Greeting:
             if self._ring.is_renewed(neighbour):
-                self.later(now_us, out, self._meet, neighbour, message)
+                self._waiting.later(now_us, out, self._meet, neighbour, message)
             else:
                 self._meet(neighbour, message, now_us, out)
         elif isinstance(message, HealingMessage):
@@ -139,7 +139,7 @@ class Overlay:
         elif key[0] == HEAL:
             self.healing.timer(key[1], now_us, out)
         else:
-            self.later(now_us, out, self._routing.timer, key)
+            self._waiting.later(now_us, out, self._routing.timer, key)
         self.memory.say(out)
 
     def link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
@@ -148,9 +148,7 @@ class Overlay:
 
     def _link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
         was_up = neighbour in self._up
-        self._waiting = [
-            each for each in self._waiting if each[0] != self._meet or each[1][0] != neighbour
-        ]
+        self._waiting.forget(self._meet, neighbour)
         self._ending.discard(neighbour)
         self.tree.propagation.turned.pop(neighbour, None)
         if state is not LinkState.UP:
@@ -163,26 +161,17 @@ class Overlay:
             self._up.add(neighbour)
             if not was_up and self._ring.opened(neighbour, now_us, out):
                 return
-        self.later(now_us, out, self._change, neighbour, state)
+        self._waiting.later(now_us, out, self._change, neighbour, state)
 
     def departed(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
         """A neighbour has left the network, and this end of the link did not hear that it ended."""
-        self.later(now_us, out, self._forget, neighbour)
+        self._waiting.later(now_us, out, self._forget, neighbour)
         self.memory.say(out)
 
     def _forget(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
         if self.memory.standing(neighbour).is_in and not self.is_up(neighbour):
             self.memory.settle(neighbour, now_us, is_in=False)
             self._part(neighbour, now_us, out)
-
-    def later(
-        self, now_us: int, out: list[Effect], what: Callable[..., None], *arguments: Any
-    ) -> None:
-        """Do it now, or when the tables need not keep still any more; it is told when that is."""
-        if self._ring.is_quiet:
-            self._waiting.append((what, arguments))
-        else:
-            what(*arguments, now_us, out)
 
     # --- exchanges ----------------------------------------------------------------------------
 
@@ -298,12 +287,10 @@ class Overlay:
         self, neighbour: BrokerId, standing: Standing, now_us: int, out: list[Effect]
     ) -> None:
         """It turns out late whether this link belongs to the tree."""
-        self.later(now_us, out, self._put, neighbour, standing)
+        self._waiting.later(now_us, out, self._put, neighbour, standing)
 
     def _go_on(self, ring: Ring, now_us: int, out: list[Effect]) -> None:
-        waiting, self._waiting = self._waiting, []
-        for what, arguments in waiting:
-            what(*arguments, now_us, out)
+        self._waiting.go_on(now_us, out)
         if ring.is_held:
             out.append(Release())
 
