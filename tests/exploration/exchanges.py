@@ -368,7 +368,7 @@ class LinkExchanges(Network):
                 if sorted(found) != sorted(neighbours)
             ]
             if overlay._ring.state is not RingState.FREE or overlay._waiting:
-                problems.append(f"{name} is {overlay._ring.state}, {overlay._waiting}")
+                problems.append(f"{name} is {overlay._ring.state}, {len(overlay._waiting)} wait")
         problems += [f"{who} holds" for who, but in enumerate(left.holding) if but is not None]
         return problems
 

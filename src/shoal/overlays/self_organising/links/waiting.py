@@ -17,6 +17,10 @@ class Waiting:
         self._ring = ring
         self._acts: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
 
+    def __len__(self) -> int:
+        """How much waits."""
+        return len(self._acts)
+
     def later(
         self, now_us: int, out: list[Effect], act: Callable[..., None], *arguments: Any
     ) -> None:
