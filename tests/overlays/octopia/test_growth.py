@@ -16,7 +16,6 @@ from shoal.broker.effects import (
     LinkChanged,
     LinkState,
     Received,
-    Remember,
     Returned,
     Send,
     Started,
@@ -26,12 +25,10 @@ from shoal.broker.messages import Advertise, Subscribe, Unsubscribe
 from shoal.broker.strategy import BrokerContext
 from shoal.model import Subscription
 from shoal.overlays.octopia.messages import (
-    BitsSaid,
     HomeChange,
     HomeTable,
     Notification,
     Parted,
-    TablesSaid,
     Turn,
 )
 from shoal.overlays.octopia.oracle import problems
@@ -41,7 +38,6 @@ from shoal.overlays.octopia.places.roster import Place, Places, Roster, Stay
 from shoal.overlays.octopia.protocol import Octopia
 from shoal.overlays.octopia.routing import RETRY
 from shoal.overlays.system import Picture
-from shoal.overlays.tree.messages import AdvertisementsSaid
 from shoal.simulation.world import World
 from tests.broker.transcript import advertisement, publish, subscription
 from tests.overlays.octopia.order.crowded import break_and_return, carry_all_but
@@ -232,51 +228,6 @@ def test_the_link_to_one_that_came_and_left_while_who_it_came_to_was_away_ends()
     assert EndLink("n") not in out
     strategy.receive("a0", Places((Place("n", 5, Stay.LEFT, 4, 2, 0, 1),)), 3, out)
     assert EndLink("n") in out
-
-
-def test_who_starts_waits_for_those_that_lead_to_the_cluster_since_its_neighbour_left() -> None:
-    """It said that nobody wanted what was published, and it was settled and lost."""
-    parameters = Parameters(rows=rows("abc", 2), parents=(0, 0))
-    context = BrokerContext("b0", (), Random(1), expected=("a0", "b1"))
-    strategy = Octopia(context, parameters)
-    out: list[Effect] = []
-    former = Started(former=("a0", "b1"), give_up_us=3 * SECOND_US, facts={})
-    strategy.start(former, 1, out)
-    strategy.link("b1", LinkState.UP, 2, out)
-    strategy.receive("b1", Places((Place("a0", 5, Stay.LEFT, 0, 0, 0),)), 3, out)
-    strategy.receive("b1", AdvertisementsSaid(), 4, out)
-    strategy.receive("b1", BitsSaid(), 4, out)
-    assert not strategy.is_ready
-    assert strategy.awaited == ["c0"]
-    strategy.link("c0", LinkState.UP, 5, out)
-    assert not [each for each in out if isinstance(each, Send) and type(each.message) is BitsSaid]
-    strategy.receive("c0", TablesSaid(), 6, out)
-    assert strategy.is_ready
-    assert Send("b1", BitsSaid()) in out
-
-
-def test_who_came_and_starts_again_knows_who_was_there_from_the_beginning() -> None:
-    """It took itself for the first of its cluster, said that it knew all, and what it was sent was
-    settled and lost (growth seed 1018)."""
-    parameters = Parameters(rows=rows("ab", 2), parents=(0,))
-    context = BrokerContext("n", (), Random(1), expected=("b1",))
-    first, out = Octopia(context, parameters), list[Effect]()
-    first.start(Started(former=(), give_up_us=3 * SECOND_US, facts={}), 1, out)
-    first.link("b1", LinkState.UP, 2, out)
-    founders = Roster(parameters.product()).places.values()
-    first.receive("b1", Places((*founders, Place("n", 10, Stay.THERE, 10, 2, 0, 1))), 3, out)
-    facts = [each.facts for each in out if isinstance(each, Remember)][-1]
-    second = Octopia(context, parameters)
-    second.start(Started(former=("b1",), give_up_us=3 * SECOND_US, facts=facts), 20, [])
-    assert second.product.brokers == first.product.brokers
-    assert second.is_placed
-    assert not second.is_ready
-    # Earlier versions remembered only who came.
-    third = Octopia(context, parameters)
-    facts = {"places": [each for each in facts["places"] if each[0] == "n"]}
-    third.start(Started(former=("b1",), give_up_us=3 * SECOND_US, facts=facts), 20, [])
-    assert third.product.brokers == ("n",)
-    assert not third.is_ready
 
 
 @pytest.mark.parametrize("heard", [0, 1, 2, 3])

@@ -274,12 +274,21 @@ class Octopia(BaseStrategy):
         # Who left while a link was down cannot say over it that it ends.
         out += [EndLink(each) for each in sorted(left & (self._around - self._linked))]
         if self.is_placed:
+            if source is not None and any(map(self._came_meanwhile, news)):
+                self._resident.exchange.found(now_us, out)
             self._resident.follow(news, now_us, out, is_leaving=self._is_leaving)
         elif self.broker in self.product:
             self._take_place(now_us, out)
         else:
             return
         self._resident.meet(now_us, out)
+
+    def _came_meanwhile(self, place: Place) -> bool:
+        """Whether this is one of this broker's cluster that its tables know nothing of."""
+        if place.cluster != self._resident.cluster or place.broker not in self.product:
+            return False
+        home = self._resident.tables.homes.get(place.region)
+        return place.broker != self.broker and (home is None or home.since < place.since)
 
     def _take_place(self, now_us: int, out: list[Effect]) -> None:
         """This broker, which has come, has a place now."""

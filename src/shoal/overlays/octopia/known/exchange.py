@@ -10,7 +10,8 @@ Who was waited for may have left meanwhile.  Then those that are beside this bro
 for, until one of them has said all tables of the cluster.
 
 Who comes to a network that runs says nothing of the kind before somebody of its cluster, if anybody
-is there, has said all tables.
+is there, has said all tables.  Nor does who starts again alone in its cluster, as far as it knows,
+and is told before it is ready that somebody has come to it meanwhile.
 """
 
 from __future__ import annotations
@@ -68,6 +69,12 @@ class Exchange:
         self._is_learning = True
         self._give_up_at_us = now_us
         out.append(SetTimer(TIMER, now_us + WAIT_US))
+
+    def found(self, now_us: int, out: list[Effect]) -> None:
+        """Its cluster turns out to have one more broker, which came while this one was away."""
+        if not (self.is_ready or self._primaries or self._is_learning):
+            self._is_learning = True
+            out.append(SetTimer(TIMER, now_us + WAIT_US))
 
     def learnt(self) -> None:
         """Somebody of its cluster has said all tables."""

@@ -1,0 +1,89 @@
+"""Who starts again where brokers have come and gone meanwhile waits for what it cannot know."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from shoal.broker.effects import Effect, LinkState, Remember, Send, Started
+from shoal.broker.strategy import BrokerContext
+from shoal.overlays.octopia.messages import BitsSaid, TablesSaid
+from shoal.overlays.octopia.parameters import Parameters
+from shoal.overlays.octopia.places.roster import Place, Places, Roster, Stay
+from shoal.overlays.octopia.protocol import Octopia
+from shoal.overlays.tree.messages import AdvertisementsSaid
+from tests.overlays.octopia.stages import rows
+
+SECOND_US = 1_000_000
+
+
+def test_who_starts_waits_for_those_that_lead_to_the_cluster_since_its_neighbour_left() -> None:
+    """It said that nobody wanted what was published, and it was settled and lost."""
+    parameters = Parameters(rows=rows("abc", 2), parents=(0, 0))
+    context = BrokerContext("b0", (), Random(1), expected=("a0", "b1"))
+    strategy = Octopia(context, parameters)
+    out: list[Effect] = []
+    former = Started(former=("a0", "b1"), give_up_us=3 * SECOND_US, facts={})
+    strategy.start(former, 1, out)
+    strategy.link("b1", LinkState.UP, 2, out)
+    strategy.receive("b1", Places((Place("a0", 5, Stay.LEFT, 0, 0, 0),)), 3, out)
+    strategy.receive("b1", AdvertisementsSaid(), 4, out)
+    strategy.receive("b1", BitsSaid(), 4, out)
+    assert not strategy.is_ready
+    assert strategy.awaited == ["c0"]
+    strategy.link("c0", LinkState.UP, 5, out)
+    assert not [each for each in out if isinstance(each, Send) and type(each.message) is BitsSaid]
+    strategy.receive("c0", TablesSaid(), 6, out)
+    assert strategy.is_ready
+    assert Send("b1", BitsSaid()) in out
+
+
+def test_who_came_and_starts_again_knows_who_was_there_from_the_beginning() -> None:
+    """It took itself for the first of its cluster, said that it knew all, and what it was sent was
+    settled and lost (growth seed 1018)."""
+    parameters = Parameters(rows=rows("ab", 2), parents=(0,))
+    context = BrokerContext("n", (), Random(1), expected=("b1",))
+    first, out = Octopia(context, parameters), list[Effect]()
+    first.start(Started(former=(), give_up_us=3 * SECOND_US, facts={}), 1, out)
+    first.link("b1", LinkState.UP, 2, out)
+    founders = Roster(parameters.product()).places.values()
+    first.receive("b1", Places((*founders, Place("n", 10, Stay.THERE, 10, 2, 0, 1))), 3, out)
+    facts = [each.facts for each in out if isinstance(each, Remember)][-1]
+    second = Octopia(context, parameters)
+    second.start(Started(former=("b1",), give_up_us=3 * SECOND_US, facts=facts), 20, [])
+    assert second.product.brokers == first.product.brokers
+    assert second.is_placed
+    assert not second.is_ready
+    # Earlier versions remembered only who came.
+    third = Octopia(context, parameters)
+    facts = {"places": [each for each in facts["places"] if each[0] == "n"]}
+    third.start(Started(former=("b1",), give_up_us=3 * SECOND_US, facts=facts), 20, [])
+    assert third.product.brokers == ("n",)
+    assert not third.is_ready
+
+
+@pytest.mark.parametrize("is_told", [False, True])
+def test_who_starts_again_alone_in_its_cluster_waits_for_who_came_to_it_meanwhile(
+    is_told: bool,
+) -> None:
+    """What it was sent at once was wanted by nobody that it knew, settled and lost (growth seed
+    3378)."""
+    context = BrokerContext("n", (), Random(1), expected=("a0",))
+    parameters = Parameters(rows=(("a0", "a1", "n"), ("b0", "b1", "")), parents=(0,))
+    strategy, out = Octopia(context, parameters), list[Effect]()
+    strategy.start(Started(former=("a0",), give_up_us=3 * SECOND_US, facts={}), 20, out)
+    strategy.link("a0", LinkState.UP, 21, out)
+    came = Places((Place("m", 15, Stay.THERE, 15, 1, 2, 0),))
+    if is_told:
+        strategy.receive("a0", came, 22, out)
+    strategy.receive("a0", AdvertisementsSaid(), 23, out)
+    strategy.receive("a0", BitsSaid(), 23, out)
+    assert strategy.is_ready is not is_told
+    assert (Send("a0", BitsSaid()) in out) is not is_told
+    strategy.receive("a0", came, 24, out)
+    assert strategy.is_ready is not is_told  # who is ready stays so: who comes has no clients yet
+    strategy.link("m", LinkState.UP, 25, out)
+    strategy.receive("m", TablesSaid(), 26, out)
+    assert strategy.is_ready
+    assert Send("a0", BitsSaid()) in out
