@@ -33,8 +33,8 @@ from shoal.broker.messages import (
 from shoal.broker.strategy import BrokerContext
 from shoal.model import MessageId
 from shoal.overlays.registry import strategy_factory
+from shoal.overlays.tree.forwarding import Forwarding
 from shoal.overlays.tree.propagation import Propagation
-from shoal.overlays.tree.routing import TreeRouting
 from shoal.simulation.judging.checkers import TimedSubscription, Verdict, check_deliveries
 from tests.broker.transcript import Stage, advertisement, publication, publish, subscription
 from tests.seeds.networks.random_network import RandomNetwork
@@ -176,7 +176,7 @@ def notices(system: str, what: str, count: int = 4) -> bool:
 
 def mutate_forward(monkeypatch: pytest.MonkeyPatch, change) -> None:  # type: ignore[no-untyped-def]
     """`change(effects)` after each forwarding of publications."""
-    forward = TreeRouting.forward
+    forward = Forwarding.forward
 
     def mutant(self, publications, hops, hop, out):  # type: ignore[no-untyped-def]
         mine: list[Effect] = []
@@ -184,7 +184,7 @@ def mutate_forward(monkeypatch: pytest.MonkeyPatch, change) -> None:  # type: ig
         out.extend(change(mine))
         return routes
 
-    monkeypatch.setattr(TreeRouting, "forward", mutant)
+    monkeypatch.setattr(Forwarding, "forward", mutant)
 
 
 def test_doubled_messages_are_noticed(system: str, monkeypatch: pytest.MonkeyPatch) -> None:
