@@ -7,6 +7,7 @@ but mosquitto, which keeps on its disk only what it was told of before it is sto
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import shutil
 import signal
@@ -19,7 +20,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from shoal.client import Client
+from shoal.client import Client, Keep
 from shoal.client.bridges.bridge_file import parse_bridge
 from shoal.runtime.addresses import Address
 from shoal.runtime.free_ports import free_ports
@@ -167,11 +168,16 @@ add = "site/"
 """
 
 
+# Mosquitto 2.0.11 forgets, as it starts again, a session that began with a clean start.
+KEPT = Keep(seconds=3_600)
+
+
 async def collect(client: Client, topic: str, found: list[tuple[str, int]]) -> None:
     async with client.subscribe(topic, qos=1) as subscription:
         while True:
             message = await subscription.get()
             found.append((message.topic, json.loads(message.payload)["n"]))
+            client.acknowledge(message)
 
 
 @pytest.mark.parametrize(("bridged", "version"), OTHERS, indirect=["bridged"])
@@ -191,9 +197,9 @@ def test_what_is_acknowledged_arrives_whoever_is_killed(bridged: Bridged, versio
         async with (
             asyncio.timeout(2 * PATIENCE_S),
             Client(bridged.address, "w") as writer,
-            Client(bridged.address, "r") as reader,
+            Client(bridged.address, "r", keep=KEPT) as reader,
             Client(bridged.other.address, "ow") as other_writer,
-            Client(bridged.other.address, "or") as other_reader,
+            Client(bridged.other.address, "or", keep=KEPT) as other_reader,
         ):
             reading = [
                 asyncio.create_task(collect(other_reader, "shoal/#", out)),
@@ -215,7 +221,9 @@ def test_what_is_acknowledged_arrives_whoever_is_killed(bridged: Bridged, versio
             await asyncio.to_thread(bridged.here.start, "B1")
             await asyncio.to_thread(bridged.other.restart)
             await asyncio.gather(*writing)
-            await until(lambda: set(out) >= wanted_out and set(into) >= wanted_in)
+            with contextlib.suppress(TimeoutError):
+                await until(lambda: set(out) >= wanted_out and set(into) >= wanted_in)
+            assert (wanted_out - set(out), wanted_in - set(into)) == (set(), set())
             for task in reading:
                 task.cancel()
 
