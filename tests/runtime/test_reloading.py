@@ -82,9 +82,10 @@ async def test_limits_are_reloaded_and_the_rest_is_named(tmp_path: Path) -> None
             "limits": {"maximum_subscriptions": 1},
             "seed": 7,
             "storage": {"folder": str(tmp_path)},
+            "tree": {"covering": True},
         }
         after = parse_network(data_of(before) | changed)
-        assert service.reload(after) == ["seed", "storage"]
+        assert service.reload(after) == ["seed", "storage", "tree"]
         assert service.network.limits.maximum_subscriptions == 1
         async with client.subscribe("a"):
             with pytest.raises(ClientError):

@@ -44,7 +44,7 @@ from shoal.runtime.links.joining import Join, join_once
 from shoal.runtime.links.peer_links import PeerLinks
 from shoal.runtime.links.peer_settings import PeerSettings
 from shoal.runtime.links.probing import Probes
-from shoal.runtime.network_file import Network
+from shoal.runtime.network_file import Network, changed_keys
 from shoal.runtime.node import Node
 from shoal.runtime.operations.admin import AdminServer
 from shoal.runtime.operations.admin_access import AdminAccess
@@ -246,11 +246,7 @@ class BrokerService:
             network.limits, access, lambda credentials: before.agrees(access, credentials)
         )
         self.network = msgspec.structs.replace(self.network, **changed)
-        return [
-            key
-            for key in Network.__struct_fields__
-            if getattr(network, key) != getattr(self.network, key)
-        ]
+        return changed_keys(self.network, network)
 
     def _has_left(self) -> None:
         self._overlay.forget()

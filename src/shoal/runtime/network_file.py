@@ -221,6 +221,14 @@ def _with_links(network: Network) -> Network:
     return network
 
 
+def changed_keys(before: Network, after: Network) -> list[str]:
+    """The keys of the file that differ, a system's table by its name."""
+    own = [key for key in Network.__struct_fields__ if key != "parameters"]
+    changed = [key for key in own if getattr(before, key) != getattr(after, key)]
+    one, other = before.parameters, after.parameters
+    return changed + [key for key in SYSTEMS if one.get(key) != other.get(key)]
+
+
 def dump_network(network: Network) -> str:
     """The TOML that is read as this network."""
     data = msgspec.to_builtins(network)
@@ -261,12 +269,7 @@ def problems(network: Network, newcomer: BrokerId = "", *, has_files: bool = Tru
     found += _size_problems(network)
     found += _patience_problems(network)
     found += _missing_files(network) if has_files else []
-    pairs = {f"{left}-{right}" for left in names for right in names if left != right}
-    found += [
-        f"costs.links: {key!r} is no two brokers, such as {names[0]}-{names[-1]}"
-        for key in network.costs.links
-        if key not in pairs
-    ]
+    found += _cost_problems(network)
     folder = network.storage.folder
     if folder and "{broker}" not in folder and Path(folder).exists() and not Path(folder).is_dir():
         found.append(f"storage.folder: {folder} is no folder")
@@ -291,7 +294,27 @@ def hints(network: Network) -> list[str]:
                     f"brokers[{place}].{key}: {who} {text}, which is no place elsewhere; "
                     f"say in brokers[{place}].public where it is"
                 )
+    costs, names = network.costs, [broker.name for broker in network.brokers]
+    for place, (left, right) in enumerate(network.links if costs.links else ()):
+        if right not in costs.of(left, names):
+            found.append(f"links[{place}]: {left}-{right} has no cost in costs.links")
     return found
+
+
+def _cost_problems(network: Network) -> list[str]:
+    names, costs = [broker.name for broker in network.brokers], network.costs.links
+    pairs = {f"{left}-{right}": (left, right) for left in names for right in names if left != right}
+    found = [
+        f"costs.links: {key!r} is no two brokers, such as {names[0]}-{names[-1]}"
+        for key in costs
+        if key not in pairs
+    ]
+    both = [pairs[key] for key in costs if key in pairs]
+    return found + [
+        f"costs.links: {left}-{right} and {right}-{left} are one link"
+        for left, right in both
+        if left < right and (right, left) in both
+    ]
 
 
 def _address_problems(network: Network) -> list[str]:

@@ -12,7 +12,13 @@ from shoal.runtime.links import costs
 from shoal.runtime.links.costs import LinkCosts
 from shoal.runtime.links.directory import Directory
 from shoal.runtime.links.probing import Probes
-from shoal.runtime.network_file import dump_network, load_network, parse_network, problems
+from shoal.runtime.network_file import (
+    dump_network,
+    hints,
+    load_network,
+    parse_network,
+    problems,
+)
 from shoal.runtime.network_sections import CostsSection
 from tests.runtime.live import LiveNetwork, live, on_loop, until
 
@@ -81,6 +87,21 @@ def test_a_network_file_says_what_messages_cost() -> None:
     assert problems(parse_network(data)) == [
         "costs.links: 'a-b-d' is no two brokers, such as a-b-c"
     ]
+    data["costs"] = {"links": {"a-b-c": 4.0, "c-a-b": 3.0}}
+    assert problems(parse_network(data)) == ["costs.links: a-b-c and c-a-b are one link"]
+
+
+def test_a_link_without_a_cost_is_pointed_out() -> None:
+    brokers = [{"name": name, "peers": f"127.0.0.1:700{name[1]}"} for name in ("B1", "B2", "B3")]
+    data = {
+        "name": "n",
+        "brokers": brokers,
+        "links": [["B1", "B2"], ["B2", "B3"]],
+        "costs": {"links": {"B2-B1": 4.0, "B1-B3": 4.0}},
+    }
+    assert hints(parse_network(data)) == ["links[1]: B2-B3 has no cost in costs.links"]
+    data["costs"] = {}
+    assert hints(parse_network(data)) == []
 
 
 def test_a_network_without_costs_is_written_and_read(tmp_path: Path) -> None:
