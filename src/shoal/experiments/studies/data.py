@@ -34,7 +34,8 @@ def data_sets(quotes: Path | None, *, flights: bool, walks: Walks, seed: int) ->
     chosen = []
     if quotes is not None:
         if not quotes.is_file():
-            message = f"{quotes}: no such file; --quotes wants CSV, Parquet or PADRES text"
+            found = "a folder" if quotes.is_dir() else "no such file"
+            message = f"{quotes}: {found}; --quotes wants CSV, Parquet or PADRES text"
             raise FileNotFoundError(message)
         text = f"stock quotes from {quotes.name}"
         chosen.append(DataSet("quotes", text, file_digest(quotes), file=quotes))
