@@ -32,7 +32,8 @@ from shoal.overlays.octopia.messages import Notification, WayLost
 from shoal.overlays.octopia.order.clearing import Clearing
 from shoal.overlays.octopia.order.gate import Gate
 from shoal.overlays.octopia.order.giving_back import GivingBack
-from shoal.overlays.octopia.order.ordering import Numbering
+from shoal.overlays.octopia.order.handing_over import HandingOver
+from shoal.overlays.octopia.order.ordering import Numbering, shifts_of
 from shoal.overlays.octopia.parameters import Dynamic, Parameters
 from shoal.overlays.octopia.places.labels import Product
 from shoal.overlays.octopia.ways.copies import clusters_of, copies, shortest
@@ -91,6 +92,7 @@ class Routing:
             self._go_on,
         )
         self.kept = Keeping(product, self._cluster, tables, parameters, linked, still)
+        self._handing_over = HandingOver(product, broker, outputs, is_usable, self.kept.is_linked)
         self.diverted = 0
         self.numbering = Numbering(outputs, parameters)
         # The others of this region: gates of this broker's publishers, who carry for each other.
@@ -267,11 +269,16 @@ class Routing:
             only = None
             if neighbour not in entered and (regions is not None or neighbour not in reach.inner):
                 only = reach.inner.get(neighbour, ())
-            its = self._shifts_for(neighbour, bits, shifts)
+            to = self._product.position(neighbour).cluster
+            its = shifts_of(bits | 1 << to, shifts) if to != self._cluster else NOT_NUMBERED
             self._outputs.sent(neighbour, len(publications))
             out.append(Send(neighbour, Notification(publications, hops + 1, bits, only, its)))
-        if missing or reach.unreached:
-            self.kept.keep(publications, hops, missing, reach.unreached, now_us, out, key, shifts)
+        unreached = reach.unreached
+        if not (missing or unreached):
+            return
+        over = self._handing_over
+        if shifts or not over.hand_over(publications, hops, missing, unreached, out):
+            self.kept.keep(publications, hops, missing, unreached, now_us, out, key, shifts)
 
     def copies_to(
         self, reach: Reach, entries: Mapping[int, BrokerId], missing: int, *, is_host: bool
@@ -360,16 +367,6 @@ class Routing:
                 entries[cluster] = gate
                 missing &= ~(1 << cluster)
         return missing
-
-    def _shifts_for(
-        self, neighbour: BrokerId, bits: int, shifts: Mapping[int, int]
-    ) -> Mapping[int, int]:
-        """Of what is numbered, what a neighbour lets in or carries."""
-        cluster = self._product.position(neighbour).cluster if shifts else self._cluster
-        if cluster == self._cluster:
-            return NOT_NUMBERED
-        bits |= 1 << cluster
-        return {each: shift for each, shift in shifts.items() if bits >> each & 1}
 
     def _enter(
         self,

@@ -17,7 +17,8 @@ the first of those below it.  For everybody else ways stay as they are.
 | | its neighbours change meanwhile, or one has forgotten | begins anew |
 
 So what went over the leaver has arrived everywhere before anything goes past it, and who misses a
-word because a link fails is repaired as if the leaver had died (`attachments.py`).
+word because a link fails is repaired as if the leaver had died (`attachments.py`).  What comes back
+as its links end is handed over to one that stays (`order/handing_over.py`).
 """
 
 from __future__ import annotations

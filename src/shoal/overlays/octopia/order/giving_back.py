@@ -20,10 +20,11 @@ from shoal.broker.messages import RoutedPublication
 from shoal.model import BrokerId, ClientId
 from shoal.overlays.octopia.messages import Notification
 from shoal.overlays.octopia.order.lines import Entry
+from shoal.overlays.octopia.order.ordering import shifts_of
 from shoal.overlays.octopia.ways.keeping import again
 
 # The hops of what was carried by one broker when its gate gives it back to that one.
-_THERE_AND_BACK = 3
+THERE_AND_BACK = 3
 
 
 class GivingBack:
@@ -122,7 +123,7 @@ class GivingBack:
 
     def without_host(self, message: Notification) -> tuple[RoutedPublication, ...]:
         """What is left to enter at the gate where the link to the host is lost."""
-        if message.hops == _THERE_AND_BACK:
+        if message.hops == THERE_AND_BACK:
             return tuple(each for each in message.publications if not each.publication.assured)
         return message.publications
 
@@ -167,6 +168,6 @@ class GivingBack:
             if entry is None or entry not in self._near or not self._is_usable(entry):
                 bits |= owed & 1 << cluster
         if bits:
-            its = {each: shift for each, shift in shifts.items() if bits >> each & 1}
+            its = shifts_of(bits, shifts)
             out.append(Send(host, Notification(publications, hops + 1, bits, (), its)))
         return owed & ~bits

@@ -252,3 +252,8 @@ class Numbering:
         for numbers in self._numbers.values():
             if numbers.gate == gate:
                 numbers.gate = None
+
+
+def shifts_of(bits: int, shifts: Mapping[int, int]) -> Mapping[int, int]:
+    """Of what is numbered, what is for these clusters."""
+    return {each: shift for each, shift in shifts.items() if bits >> each & 1}

@@ -1,0 +1,129 @@
+"""What comes back to a broker that has left goes on by who is still linked to it."""
+
+from __future__ import annotations
+
+import pytest
+
+from shoal.broker.effects import Leave, LinkChanged, LinkState, Returned
+from shoal.broker.messages import Advertise, Subscribe
+from shoal.overlays.octopia.messages import Notification
+from shoal.overlays.octopia.places.roster import Place, Places, Stay
+from shoal.overlays.octopia.routing import RETRY
+from tests.broker.transcript import advertisement, publish, subscription
+from tests.overlays.octopia.links.test_relinking import link
+from tests.overlays.octopia.order.crowded import carry_all_but
+from tests.overlays.octopia.stages import ProductStage
+
+
+def leave(here: ProductStage, broker: str) -> None:
+    here.handle(broker, Leave())
+    here.settle()
+    assert broker not in here.brokers["b1"].strategy.product.brokers
+
+
+def end_links(here: ProductStage, leaver: str, *but: str) -> None:
+    """All that a broker that has left has ended; on these something is unsettled."""
+    neighbours = [other for one, other in here.links if one == leaver and other not in but]
+    for neighbour in neighbours:
+        for one, other in ((leaver, neighbour), (neighbour, leaver)):
+            here.handle(one, LinkChanged(other, LinkState.ENDED))
+            if (one, RETRY) in here.timers:
+                here.fire(one, RETRY)
+
+
+def come_back(here: ProductStage, leaver: str, neighbour: str) -> None:
+    """The link to a neighbour is given up, and what was sent there is not settled."""
+    sent = [
+        each
+        for source, target, each in here.sent(Notification)
+        if (source, target) == (leaver, neighbour)
+    ]
+    assert sent
+    here.break_link(leaver, neighbour)
+    for each in sent:
+        here.handle(leaver, Returned(neighbour, each))
+    here.fire(leaver, RETRY)
+
+
+def test_what_it_carried_to_another_cluster() -> None:
+    """It was kept for want of a way, dropped, and settled (growth seed 5047)."""
+    here = ProductStage("ab", (0,), 3)
+    here.ask("b0", "S", Subscribe(subscription("s", client="S")))
+    here.ask("a2", "T", Subscribe(subscription("t", client="T")))
+    here.ask("b1", "P", Advertise(advertisement("p")))
+    here.settle()
+    here.congest(("b1", "b0", 20))
+    here.ask("b1", "P", publish(1))
+    assert here.copies() == [("b1", "b2", 1)]
+    link(here, "b1", "a2")
+    link(here, "b0", "a2")
+    here.handle("b2", Leave())
+    carry_all_but(here, ("b2", "b0"))
+    assert here.brokers["b1"].strategy.product.brokers == ("a0", "a1", "a2", "b0", "b1")
+    end_links(here, "b2", "b0", "b1")
+    come_back(here, "b2", "b0")
+    here.settle()
+    assert here.delivered() == [(1, "T"), (1, "S")]
+
+
+@pytest.mark.parametrize("host", ["b1", "a1"])
+def test_what_entered_its_cluster_there(host: str) -> None:
+    """Who sent it enters the cluster anew, wherever its region is."""
+    here = ProductStage("abc", (0, 0), 2)
+    if host == "a1":
+        link(here, "b0", "c0")
+        link(here, "a1", "b0")
+        leave(here, "a0")
+        end_links(here, "a0")
+    beyond = "a0" if host == "b1" else "c0"
+    here.ask(beyond, "S", Subscribe(subscription("s", client="S")))
+    here.ask(host, "P", Advertise(advertisement("p")))
+    here.settle()
+    here.ask(host, "P", publish(1))
+    for entering in {host, "b1"}:
+        link(here, entering, beyond)
+    leave(here, "b0")
+    assert here.delivered() == [(1, "S")]
+    end_links(here, "b0", host, beyond)
+    here.deliveries.clear()
+    come_back(here, "b0", beyond)
+    here.settle()
+    assert here.delivered() == [(1, "S")]
+
+
+def test_what_went_on_in_its_cluster() -> None:
+    """Who sent it there sends it where its way is now."""
+    here = ProductStage("abcd", (0, 1, 1), 2)
+    here.ask("d0", "S", Subscribe(subscription("s", client="S")))
+    here.ask("c1", "P", Advertise(advertisement("p")))
+    here.settle()
+    here.ask("c1", "P", publish(1))
+    here.settle()
+    for end in ("c0", "d0", "b1"):
+        link(here, "a0", end)
+    leave(here, "b0")
+    assert here.delivered() == [(1, "S")]
+    end_links(here, "b0", "c0", "d0")
+    here.deliveries.clear()
+    come_back(here, "b0", "d0")
+    here.settle()
+    assert here.delivered() == [(1, "S")]
+
+
+def test_nothing_is_handed_over_to_one_that_has_left_too() -> None:
+    """They would hand it over to each other, and back."""
+    here = ProductStage("ab", (0,), 2)
+    here.ask("b0", "S", Subscribe(subscription("s", client="S")))
+    here.ask("a1", "P", Advertise(advertisement("p")))
+    here.settle()
+    here.ask("a1", "P", publish(1))
+    here.settle()
+    link(here, "a1", "b0")
+    leave(here, "a0")
+    end_links(here, "a0", "a1", "b0")
+    for broker in ("a0", "a1"):
+        left = Places((Place("a1", 9_000, Stay.LEFT, 0, 0, 1),))
+        here.tell("b1" if broker == "a1" else "a1", broker, left)
+    come_back(here, "a0", "b0")
+    here.settle()
+    assert here.brokers["a0"].strategy.description["kept"] == 1
