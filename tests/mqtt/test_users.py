@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -9,28 +11,29 @@ import pytest
 from shoal.mqtt.access import Admission, Credentials, Permissions
 from shoal.mqtt.broker_clients import BrokerClients
 from shoal.mqtt.codec.packets import Connect
+from shoal.mqtt.codec.properties import Properties
 from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.restoring import restore
-from tests.mqtt.house import KEPT, Client, House
+from tests.mqtt.house import KEPT, SECOND, Client, House, will
 from tests.mqtt.network_house import Network
 from tests.mqtt.remembering import RememberingHouse, remembered
 
 
 class Granted:
-    """May publish anything, and subscribe to what begins so."""
+    """May publish and subscribe to what begins so."""
 
     def __init__(self, prefixes: tuple[str, ...]) -> None:
         self._prefixes = prefixes
 
     def may_publish(self, topic: str) -> bool:
-        return True
+        return topic.startswith(self._prefixes)
 
     def may_subscribe(self, topic_filter: str) -> bool:
         return topic_filter.startswith(self._prefixes)
 
 
 class Users:
-    """Everyone is who they say; `secret/` is for those who are named."""
+    """Everyone is who they say; `secret/` is for those who are named, and publishers."""
 
     def __init__(self, *trusted: str) -> None:
         self.trusted = trusted
@@ -41,7 +44,7 @@ class Users:
         return Admission(user=user, permissions=permissions)
 
     def permissions(self, user: str, client_id: str) -> Permissions:
-        return Granted(("secret/", "open/") if user in self.trusted else ("open/",))
+        return Granted(("secret/", "open/", "#") if user in (*self.trusted, "p") else ("open/",))
 
 
 @pytest.fixture
@@ -72,12 +75,12 @@ def test_another_user_does_not_get_it(
     network: Network, broker: str, user: str | None, clean_start: bool, version: int
 ) -> None:
     alice_is_away(network["B1"])
-    network["B3"].connect("p").publish("secret/x", b"1", qos=1)
+    network["B3"].connect("p", username="p").publish("secret/x", b"1", qos=1)
     bob = try_as(network[broker], user, version, clean_start=clean_start)
     assert bob.closed
     (refusal,) = bob.take()
     assert refusal.reason_code is ReasonCode.NOT_AUTHORIZED
-    network["B3"].connect("p").publish("secret/x", b"2", qos=1)
+    network["B3"].connect("p", username="p").publish("secret/x", b"2", qos=1)
     alice = network["B2"].connect("c", username="alice", **KEPT)
     assert alice.connack.session_present
     assert alice.take_payloads() == [b"1", b"2"]
@@ -95,7 +98,7 @@ def test_nor_the_connection_of_who_is_there(
     bob = try_as(network[broker], "bob")
     network.after(1)
     assert bob.closed
-    network["B2"].connect("p").publish("secret/x", b"1", qos=1)
+    network["B2"].connect("p", username="p").publish("secret/x", b"1", qos=1)
     assert alice.take_payloads() == [b"1"]
     alice.disconnect()
 
@@ -152,6 +155,80 @@ def test_nor_does_it_come_with_a_session_from_elsewhere(network: Network) -> Non
     alice = network["B3"].connect("c", username="alice", **KEPT)
     assert alice.connack.session_present
     network.after(10)
-    network["B2"].connect("p").publish("secret/x", b"1", qos=1)
+    network["B2"].connect("p", username="p").publish("secret/x", b"1", qos=1)
     assert alice.take() == []
     assert network["B3"].clients.subscriptions.count == 0
+
+
+def renewed(house: House, stays: Callable[[Credentials], bool]) -> None:
+    """The rules change while the broker runs: nobody is trusted now, and some are closed."""
+    clients = house.clients
+    house.carry_out(clients.renew(clients.limits, Users(), stays, house.now_us))
+    house.after(1)
+
+
+@pytest.mark.parametrize("is_away", [True, False])
+def test_nor_does_it_stay_in_a_session_when_the_rules_change(
+    network: Network, is_away: bool
+) -> None:
+    house = network["B1"]
+    alice = house.connect("c", username="alice", **KEPT)
+    for topic_filter in ("secret/#", "$share/g/secret/#", "open/#"):
+        alice.subscribe(topic_filter, qos=1)
+    if is_away:
+        alice.lose()
+    renewed(house, stays=lambda _: False)
+    assert alice.closed
+    publisher = network["B2"].connect("p", username="p")
+    publisher.publish("secret/x", b"1", qos=1)
+    alice = house.connect("c", username="alice", **KEPT)
+    assert alice.connack.session_present
+    publisher.publish("secret/x", b"2", qos=1)
+    publisher.publish("open/x", b"3", qos=1)
+    assert alice.take_payloads() == [b"3"]
+    assert network["B2"].clients.subscriptions.count == 0
+    assert house.clients.subscriptions.count == 1
+
+
+def test_many_are_taken_back_a_few_at_a_time() -> None:
+    house = House(Users("alice"))
+    alice = house.connect("c", username="alice", **KEPT)
+    count = 1_000
+    for number in range(count):
+        alice.subscribe(f"secret/{number}")
+    alice.lose()
+    house.clients.renew(house.clients.limits, Users(), lambda _: True, house.now_us)
+    left = [count]
+    while left[-1] and len(left) < count:
+        house.now_us += 1
+        house.carry_out(house.clients.advance(house.now_us))
+        left.append(house.clients.subscriptions.count)
+    assert left[-1] == 0
+    assert max(before - after for before, after in pairwise(left)) <= 200
+
+
+def test_what_a_client_leaves_behind_does_not_go_where_it_may_not_publish_any_more() -> None:
+    house = House(Users("alice"))
+    watch = house.connect("w", username="p")
+    watch.subscribe("#")
+    for name, options in {"c": {}, "d": KEPT}.items():
+        house.connect(name, username="alice", will=will("secret/x"), **options)
+        house.connect(f"open {name}", username="alice", will=will("open/x"), **options)
+    renewed(house, stays=lambda credentials: credentials.username == "p")
+    assert [packet.topic for packet in watch.take_publications()] == ["open/x", "open/x"]
+    kinds = house.clients.statistics.notices.refusals
+    assert kinds["publish refused", "not authorized"] == 2
+
+
+def test_nor_does_a_will_that_is_restored() -> None:
+    house = RememberingHouse([])
+    house.clients._reception.access = Users("alice")
+    later = Properties(will_delay_interval_s=60)
+    house.connect("c", username="alice", will=will("secret/x", properties=later), **KEPT).lose()
+    house.clients = BrokerClients("B1", house.now_us, access=Users())
+    assert restore(house.clients, remembered(house.batches), house.now_us) == []
+    watch = house.connect("w", username="p")
+    watch.subscribe("secret/#")
+    house.clients.advance(house.now_us + 70 * SECOND)
+    assert watch.take_publications() == []
+    assert house.clients.sessions["c"].will is None

@@ -42,6 +42,7 @@ from shoal.mqtt.limits import DEFAULT_LIMITS, MICROSECONDS, Limits
 from shoal.mqtt.memory.journal import Journal
 from shoal.mqtt.messages import Message
 from shoal.mqtt.reception import Reception
+from shoal.mqtt.renewing import Renewing
 from shoal.mqtt.sessions.audience import Audience
 from shoal.mqtt.sessions.delivering.backlog import Backlog
 from shoal.mqtt.sessions.delivering.outgoing import ClientConnection
@@ -106,6 +107,10 @@ class BrokerClients:
         self._reception = Reception(
             broker_id, limits, access or Everyone(), self.statistics, self.sessions, now_us
         )
+        self.sessions.may_leave = self._reception.may_leave
+        self._renewing = Renewing(
+            self.sessions, self.subscribing, self.permissions, self.problems, self._timers
+        )
         self.federation: Federation | None = None
         # Who gets what, where the broker's system wants to know.
         self.audience: Audience | None = None
@@ -157,6 +162,7 @@ class BrokerClients:
             self.sessions,
             self._leaving,
             self._presence,
+            self._renewing,
             self.federation,
             self._system_topics,
         )
@@ -226,12 +232,7 @@ class BrokerClients:
         self.backlog.maximum_bytes = limits.maximum_all_queued_bytes
         self.retained.maximum = limits.maximum_retained_messages
         self.retained.maximum_bytes = limits.maximum_retained_bytes
-        for session in list(self.sessions):
-            session.limits = limits
-            connection = session.outlet.connection if session.outlet is not None else None
-            if connection is not None and not stays(connection.credentials):
-                reason = "what you may do has changed"
-                connection.disconnect(ReasonCode.ADMINISTRATIVE_ACTION, reason, now_us)
+        self._renewing.begin(limits, stays, now_us)
         self._system_topics.renew(limits, now_us)
         return self.take_effects()
 

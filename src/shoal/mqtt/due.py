@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from shoal.mqtt.connection.connection import Connection
 from shoal.mqtt.federation.federation import Federation
+from shoal.mqtt.renewing import RENEWING_TIMER, Renewing
 from shoal.mqtt.sessions.delivering.patience import PATIENCE_TIMER
 from shoal.mqtt.sessions.sessions import SESSION_TIMER, WILL_TIMER, Sessions
 from shoal.mqtt.sessions.spreading import Spreading
@@ -33,6 +34,7 @@ class Due:
         sessions: Sessions,
         leaving: Leaving,
         presence: Presence,
+        renewing: Renewing,
         federation: Federation | None,
         system_topics: SystemTopics,
     ) -> None:
@@ -41,6 +43,7 @@ class Due:
         self._sessions = sessions
         self._leaving = leaving
         self._presence = presence
+        self._renewing = renewing
         self._federation = federation
         self._system_topics = system_topics
 
@@ -79,6 +82,8 @@ class Due:
                     self._leaving.due(now_us)
                 case (str(kind),) if kind == PRESENCE_TIMER:
                     self._presence.due(now_us)
+                case (str(kind),) if kind == RENEWING_TIMER:
+                    self._renewing.due(now_us)
                 case (str(kind), about) if self._federation is not None:
                     self._federation.due(kind, about, now_us)
                 case _:

@@ -11,7 +11,8 @@ from shoal.mqtt.federation.moving import Moving
 from shoal.mqtt.federation.roaming.homes import Homes
 from shoal.mqtt.limits import Limits
 from shoal.mqtt.memory.journal import Journal
-from shoal.mqtt.sessions.session import CANNOT_WRITE
+from shoal.mqtt.notices import Party
+from shoal.mqtt.sessions.session import CANNOT_WRITE, Session
 from shoal.mqtt.sessions.sessions import TOO_MANY_SESSIONS, Sessions
 from shoal.mqtt.statistics import Statistics
 
@@ -108,3 +109,12 @@ class Reception:
     def permissions(self, user: str, client_id: str) -> Permissions:
         """What a user may do, by today's rules."""
         return self.access.permissions(user, client_id)
+
+    def may_leave(self, session: Session, will: Will) -> bool:
+        """Whether a will may be published: the rules were others when its client connected."""
+        if self.permissions(session.user, session.client_id).may_publish(will.topic):
+            return True
+        who, code = Party(session.client_id, session.user or None, None), ReasonCode.NOT_AUTHORIZED
+        why = "the rules do not allow this will any more"
+        self._statistics.notices.refuse("publish refused", code, who, will.topic, why)
+        return False

@@ -69,6 +69,8 @@ class Sessions:
         self.patience = Patience(timers, self.get)
         self._publish = publish
         self._leaving = leaving
+        # Whether today's rules allow a will.
+        self.may_leave: Callable[[Session, Will], bool] = lambda session, will: True
         # Hears that a session ends, in a network.
         self.at_end: Callable[[Session, int], None] | None = None
         # Publications that sessions which are here no more could not keep.
@@ -280,7 +282,9 @@ class Sessions:
     def publish_will(self, session: Session, now_us: int) -> None:
         """Publish the will, if there is one, once [MQTT-3.1.2-8, MQTT-3.1.2-10]."""
         will, session.will = session.will, None
-        if will is not None:
-            if self.journal is not None:
-                self.journal.will_is_gone(session)
+        if will is None:
+            return
+        if self.journal is not None:
+            self.journal.will_is_gone(session)
+        if self.may_leave(session, will):
             self._publish(message_of_will(will, session.client_id, now_us), now_us)

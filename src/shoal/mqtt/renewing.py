@@ -1,0 +1,86 @@
+"""Rules and limits that change while a broker runs.
+
+A client that may do less now is closed and comes back, but its session is here, as those of clients
+that are away.  What they have subscribed to, and may not any more, is taken back: a few at a time,
+as one client may have 100,000.  What waits in a session already stays there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from shoal.mqtt.access import ALL_PERMISSIONS, Credentials, Permissions
+from shoal.mqtt.codec.reason_codes import ReasonCode
+from shoal.mqtt.content import FILTER_WORK
+from shoal.mqtt.limits import Limits
+from shoal.mqtt.sessions.session import Session
+from shoal.mqtt.sessions.sessions import Sessions
+from shoal.mqtt.sessions.subscribed.leaving import MOST_AT_ONCE
+from shoal.mqtt.sessions.subscribing import Subscribing
+from shoal.mqtt.timers import Timers
+
+RENEWING_TIMER = "renewing"
+
+
+class Renewing:
+    """The sessions of one broker; `problems` gets in words whose subscriptions were taken back."""
+
+    def __init__(
+        self,
+        sessions: Sessions,
+        subscribing: Subscribing,
+        permissions: Callable[[str, str], Permissions],
+        problems: list[str],
+        timers: Timers,
+    ) -> None:
+        self._sessions = sessions
+        self._subscribing = subscribing
+        self._permissions = permissions
+        self._problems = problems
+        self._timers = timers
+        self._steps: Iterator[int] = iter(())
+
+    def begin(self, limits: Limits, stays: Callable[[Credentials], bool], now_us: int) -> None:
+        """From now on these limits hold, and other rules; who does not stay is closed."""
+        for session in list(self._sessions):
+            session.limits = limits
+            connection = session.outlet.connection if session.outlet is not None else None
+            if connection is not None and not stays(connection.credentials):
+                reason = "what you may do has changed"
+                connection.disconnect(ReasonCode.ADMINISTRATIVE_ACTION, reason, now_us)
+        self._steps = self._check_all()
+        self._timers.set((RENEWING_TIMER,), 0)
+
+    def due(self, now_us: int) -> None:
+        """Go on."""
+        left = MOST_AT_ONCE
+        for work in self._steps:
+            left -= work
+            if left <= 0:
+                self._timers.set((RENEWING_TIMER,), now_us + 1)  # others have their turn before
+                return
+
+    def _check_all(self) -> Iterator[int]:
+        """Each step is so much work."""
+        for client_id in self._sessions.client_ids():
+            session = self._sessions.get(client_id)
+            yield 1
+            if session is not None:
+                permissions = self._permissions(session.user, client_id)
+                if permissions is not ALL_PERMISSIONS:
+                    yield from self._check(session, permissions)
+
+    def _check(self, session: Session, permissions: Permissions) -> Iterator[int]:
+        taken_back = 0
+        for subscription in list(session.subscriptions.values()):
+            text, work = subscription.text, FILTER_WORK
+            is_there = session.subscriptions.get(text) is subscription
+            if is_there and not permissions.may_subscribe(subscription.wanted_topics):
+                work += self._subscribing.take_back(session, text)[1]
+                taken_back += 1
+            yield work
+        if taken_back:
+            self._problems.append(
+                f"{taken_back} subscriptions of {session.client_id!r}: the rules do not allow them "
+                "any more"
+            )
