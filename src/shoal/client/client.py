@@ -258,7 +258,7 @@ class Client:
         `expiry_s` seconds nobody gets it any more.  While no broker is there it waits, but at
         QoS 0: then it is dropped.
         ClientError when the broker refuses it, ValueError for a topic, attributes or terms that
-        cannot be, TypeError for a payload that is not bytes.
+        cannot be, TypeError for a payload that is not bytes and a value that is none.
         """
         packet = make_publish(
             topic,

@@ -13,8 +13,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from shoal.client.attributes import plain_text
+from shoal.matching.given import checked
 from shoal.matching.topics.filters import check_topic
-from shoal.model import Value, check_attributes
+from shoal.model import Attributes, Value, check_attributes
 from shoal.mqtt.codec.packet_types import MQTT_3_1_1, MQTT_5
 from shoal.mqtt.codec.packets import Publish
 from shoal.mqtt.codec.properties import Properties
@@ -52,8 +53,8 @@ def make_publish(
     check_topic(topic)
     check_payload(payload)
     check_qos(qos)
-    check_attributes(attributes or {})
-    for name in attributes or ():
+    attributes = _values(attributes or {})
+    for name in attributes:
         if name.startswith(_RESERVED):
             raise ValueError(f"attribute {name!r}: names that begin with $ are the broker's own")
     if version == MQTT_3_1_1 and attributes:
@@ -63,8 +64,13 @@ def make_publish(
     properties = Properties(
         content_type=content_type,
         message_expiry_interval_s=expiry_s,
-        user_properties=tuple(
-            (name, plain_text(value)) for name, value in (attributes or {}).items()
-        ),
+        user_properties=tuple((name, plain_text(value)) for name, value in attributes.items()),
     )
     return Publish(topic, payload, qos, retain, properties=properties)
+
+
+def _values(given: Mapping[str, Value]) -> Attributes:
+    """The attributes, of numpy's scalars what they equal, without those that are None."""
+    found = {name: value for name, value in checked(given).items() if value is not None}
+    check_attributes(found)
+    return found
