@@ -62,7 +62,9 @@ class Guide:
         out: list[Effect],
     ) -> None:
         routes = (route for _, route in forwarded)
-        ways = (" ".join([*brokers, *(name for name, _ in clients)]) for brokers, clients in routes)
+        ways = (
+            " ".join([*route.neighbours, *(name for name, _ in route.clients)]) for route in routes
+        )
         self.told.append(f"{len(forwarded)} from {upstream}: {', '.join(ways)}")
         if (self.broker, upstream) == ("B1", None):
             self._send_away(forwarded[0][0].publication.publisher, PATH, now_us, out)

@@ -5,12 +5,20 @@ from __future__ import annotations
 from random import Random
 
 from shoal.matching import matches, overlaps
-from shoal.overlays.tree.routing_table import Route, RoutingTable
+from shoal.model import Value
+from shoal.overlays.tree.routing_table import RoutingTable
 from tests.broker.transcript import advertisement, subscription
 from tests.calls import Calls
 from tests.overlays.hard_pairs import MANY, hostile_one, hostile_patterns
 
-NOWHERE = Route((), ())
+Goes = tuple[tuple[str, ...], tuple[tuple[str, tuple[str, ...]], ...]]
+NOWHERE: Goes = ((), ())
+
+
+def goes(table: RoutingTable, **attributes: Value) -> Goes:
+    """Where a publication goes: neighbours, and clients."""
+    route = table.routes.of(attributes)
+    return route.neighbours, route.clients
 
 
 def test_rows_know_the_rows_they_overlap() -> None:
@@ -30,7 +38,7 @@ def test_rows_know_the_rows_they_overlap() -> None:
     table.remove_advertisement(both)
     assert not entry.is_wanted_by("B3")
     table.remove_subscription(entry)
-    assert (list(low.overlapping), table.subscriptions, table.routes.of({"x": 3})) == (
+    assert (list(low.overlapping), table.subscriptions, goes(table, x=3)) == (
         [],
         {},
         NOWHERE,
@@ -44,18 +52,29 @@ def test_a_route_names_each_neighbour_and_client_once() -> None:
     table.add_subscription(subscription("third", "x > 2"), "B3")
     table.add_subscription(subscription("fourth", "x > 3"), "B2")
     table.add_subscription(subscription("fifth", "x > 3"), None)
-    assert table.routes.of({"x": 2, "y": 1}) == Route(("B2",), ())
-    assert table.routes.of({"x": 3}) == Route(("B2", "B3"), (("C", ("second",)),))
-    assert table.routes.of({"x": 4}) == Route(("B2", "B3"), (("C", ("second", "fifth")),))
+    assert goes(table, x=2, y=1) == (("B2",), ())
+    assert goes(table, x=3) == (("B2", "B3"), (("C", ("second",)),))
+    assert goes(table, x=4) == (("B2", "B3"), (("C", ("second", "fifth")),))
+
+
+def test_a_route_without_its_way_back_is_made_once() -> None:
+    table = RoutingTable()
+    for hop in ("B2", "B3", None):
+        table.add_subscription(subscription(f"s{hop}", "x > 1"), hop)
+    route = table.routes.of({"x": 2})
+    for hop, others in (("B2", ("B3",)), ("B4", ("B2", "B3")), (None, ("B2", "B3"))):
+        onward = route.without(hop)
+        assert (onward.neighbours, onward.clients) == (others, (("C", ("sNone",)),))
+        assert route.onward[hop] is onward
 
 
 def test_two_entries_of_one_id_in_turn() -> None:
     table = RoutingTable()
     old = table.add_subscription(subscription("s", "x > 1"), "B2")
-    assert table.routes.of({"x": 2}) == Route(("B2",), ())
+    assert goes(table, x=2) == (("B2",), ())
     table.remove_subscription(old)
     table.add_subscription(subscription("s", "x < 1"), "B3")
-    assert (table.routes.of({"x": 0}), table.routes.of({"x": 2})) == (Route(("B3",), ()), NOWHERE)
+    assert (goes(table, x=0), goes(table, x=2)) == ((("B3",), ()), NOWHERE)
 
 
 def test_after_any_history_the_table_equals_one_made_anew() -> None:

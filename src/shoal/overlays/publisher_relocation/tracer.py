@@ -46,10 +46,7 @@ class Tracer(Protocol):
         now_us: int,
         out: list[Effect],
     ) -> None:
-        """Publications, marked or not, at least one, came from upstream, and went these ways.
-
-        They did not go back upstream, where a route says that, too.
-        """
+        """Publications, marked or not, at least one, came from upstream, and went these ways."""
 
     # --- what others say ----------------------------------------------------------------------
 

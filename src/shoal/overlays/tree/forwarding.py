@@ -14,7 +14,7 @@ from shoal.matching import Outcomes
 from shoal.model import BrokerId
 from shoal.overlays.tree.routing_table import Route
 
-# A publication, and the way it went from one broker.
+# A publication, and the way it went on from one broker.
 Forwarded = tuple[RoutedPublication, Route]
 
 
@@ -33,30 +33,30 @@ class Forwarding:
     ) -> Sequence[Forwarded]:
         """Send publications to each neighbour with a match but `hop`, deliver to local clients.
 
-        Returns them with their routes; `hop` may be among the neighbours of these.
+        Returns them with their routes, without the way back.
         """
         if len(publications) == 1:
             routed = publications[0]
             route = self._routes.of(routed.publication.attributes)
-            neighbours, clients = route
-            for client, subscriptions in clients:
+            route = route.onward.get(hop) or route.without(hop)
+            for client, subscriptions in route.clients:
                 out.append(Deliver(client, routed, subscriptions, hops))
             batch = None
-            for neighbour in neighbours:
-                if neighbour != hop:
-                    batch = batch or PublicationBatch(publications, hops + 1)
-                    out.append(Send(neighbour, batch))
+            for neighbour in route.neighbours:
+                batch = batch or PublicationBatch(publications, hops + 1)
+                out.append(Send(neighbour, batch))
             return ((routed, route),)
         remote: dict[BrokerId, list[RoutedPublication]] = {}
         routes = self._routes.of_each([routed.publication.attributes for routed in publications])
-        forwarded = list(zip(publications, routes, strict=True))
-        for routed, (neighbours, clients) in forwarded:
-            for client, subscriptions in clients:
+        onward = [route.onward.get(hop) or route.without(hop) for route in routes]
+        forwarded = list(zip(publications, onward, strict=True))
+        for routed, route in forwarded:
+            for client, subscriptions in route.clients:
                 out.append(Deliver(client, routed, subscriptions, hops))
-            for neighbour in neighbours:
+            for neighbour in route.neighbours:
                 if neighbour in remote:
                     remote[neighbour].append(routed)
-                elif neighbour != hop:
+                else:
                     remote[neighbour] = [routed]
         whole = PublicationBatch(publications, hops + 1)
         for neighbour, part in remote.items():

@@ -122,9 +122,9 @@ class TreeRouting(BaseStrategy):
         return True
 
     def onward(self, asked: Asked) -> Onward:
-        neighbours, clients = self.tables.routes.of(asked.attributes)
-        hops = (Hop(each) for each in neighbours if each != asked.source)
-        return Onward(tuple(hops), is_local=bool(clients))
+        route = self.tables.routes.of(asked.attributes)
+        hops = (Hop(each) for each in route.neighbours if each != asked.source)
+        return Onward(tuple(hops), is_local=bool(route.clients))
 
     def start(self, started: Started, now_us: int, out: list[Effect]) -> None:
         self._exchange.start(started, now_us, out)

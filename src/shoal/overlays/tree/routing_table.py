@@ -16,7 +16,6 @@ match.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import NamedTuple
 
 from shoal.matching import (
     CoveringSet,
@@ -121,14 +120,30 @@ class SubscriptionEntry:
         return any(row.last_hop != hop for row in self.overlapping)
 
 
-class Route(NamedTuple):
+class Route:
     """Where a publication goes: the neighbours, and the local clients with their subscriptions.
 
-    Both in the order of their first entries in the match.
+    Both in the order of their first entries in the match.  One route is made for all publications
+    that match the same entries, and one of it, `without` its way back, for all that came that way.
     """
 
-    neighbours: tuple[BrokerId, ...]
-    clients: tuple[tuple[ClientId, tuple[SubscriptionId, ...]], ...]
+    __slots__ = ("clients", "neighbours", "onward")
+
+    def __init__(
+        self,
+        neighbours: tuple[BrokerId, ...],
+        clients: tuple[tuple[ClientId, tuple[SubscriptionId, ...]], ...],
+    ) -> None:
+        self.neighbours = neighbours
+        self.clients = clients
+        # By where publications came from, what they take: once it was asked for.
+        self.onward: dict[BrokerId | None, Route] = {}
+
+    def without(self, hop: BrokerId | None) -> Route:
+        """What publications take that came from `hop`."""
+        others = tuple(each for each in self.neighbours if each != hop)
+        self.onward[hop] = onward = Route(others, self.clients)
+        return onward
 
 
 class RoutingTable:

@@ -35,8 +35,8 @@ def forward(neighbour: str, *numbers: int, session: MessageId | None = M212) -> 
     return [(routed(number, session), Route((neighbour,), ())) for number in numbers]
 
 
-def note(tracing: Tracing, *noted: list[Forwarded], upstream: str | None = None) -> None:
-    tracing.note([pair for each in noted for pair in each], upstream)
+def note(tracing: Tracing, *noted: list[Forwarded]) -> None:
+    tracing.note([pair for each in noted for pair in each])
 
 
 def tracing_at_b5() -> Tracing:
@@ -99,15 +99,6 @@ def test_only_neighbours_that_got_some_of_the_session_are_asked() -> None:
     out: list[Effect] = []
     assert tracing.retrieve(M212, "B1", out) is None
     assert out == [Send("B7", TraceInformationRequest(M212))]
-
-
-def test_whence_it_came_is_not_asked_though_it_wants_it_too() -> None:
-    tracing = tracing_at_b5()
-    note(tracing, forward("B1", 212), forward("B6", 212), upstream="B1")
-    assert tracing.retrieve(M212, None, []) is None
-    tracing = tracing_at_b5()
-    note(tracing, forward("B1", 212), upstream="B1")
-    assert tracing.retrieve(M212, None, []) is not None
 
 
 def test_answers_are_joined_into_one_message_upstream() -> None:

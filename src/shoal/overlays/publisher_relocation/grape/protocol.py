@@ -158,7 +158,7 @@ class Grape:
         now_us: int,
         out: list[Effect],
     ) -> None:
-        self._tracing.note(forwarded, upstream)
+        self._tracing.note(forwarded)
         if upstream is None:
             routed, _ = forwarded[0]
             self._retrieve_when_full(routed.publication.publisher, now_us, out)

@@ -16,6 +16,8 @@ that was asked for, too.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
+from functools import reduce
+from operator import or_
 
 from shoal.broker.effects import Effect, Measured, Send
 from shoal.broker.strategy import ProtocolError
@@ -28,22 +30,37 @@ from shoal.overlays.publisher_relocation.grape.messages import (
 from shoal.overlays.publisher_relocation.grape.parameters import MAX_TRACE_SESSION_LENGTH
 from shoal.overlays.publisher_relocation.traces import BrokerTrace
 from shoal.overlays.tree.forwarding import Forwarded
+from shoal.overlays.tree.routing_table import Route
 
 _COUNT_BYTES = 8
 
 
 class _Trace:
-    """What this broker knows of one session."""
+    """What this broker knows of one session: which of its publications took which route.
 
-    __slots__ = ("bits", "deliveries", "downstream", "had", "session")
+    Bit d says that publication M+d did.
+    """
+
+    __slots__ = ("had", "session", "took")
 
     def __init__(self, session: MessageId) -> None:
         self.session = session
-        self.bits = 0
-        self.deliveries = 0
-        self.downstream: set[BrokerId] = set()
+        self.took: dict[Route, int] = {}
         # Which of them each local client got, where anybody asks.
         self.had: dict[ClientId, int] = {}
+
+    @property
+    def downstream(self) -> set[BrokerId]:
+        return {neighbour for route in self.took for neighbour in route.neighbours}
+
+    @property
+    def bits(self) -> int:
+        """Those that were delivered here."""
+        return reduce(or_, (bits for route, bits in self.took.items() if route.clients), 0)
+
+    @property
+    def deliveries(self) -> int:
+        return sum(bits.bit_count() * len(route.clients) for route, bits in self.took.items())
 
 
 class _Retrieval:
@@ -75,7 +92,7 @@ class Tracing:
         self._input_queue_us = 0
         self._matching_us = 0
         self._output_us = dict.fromkeys(neighbours, 0)
-        self._neighbours = tuple(sorted(neighbours))
+        self._neighbours = frozenset(neighbours)
         self._client_output_us = 0
 
     def measured(self, measured: Measured) -> None:
@@ -84,39 +101,34 @@ class Tracing:
             self._input_queue_us = measured.input_queue_us
         if measured.matching_us is not None:
             self._matching_us = measured.matching_us
-        for neighbour, output_us in measured.output_us.items():
-            if neighbour in self._output_us:
-                self._output_us[neighbour] = output_us
+        self._output_us.update(measured.output_us)
         if measured.client_output_us is not None:
             self._client_output_us = measured.client_output_us
 
     def link(self, neighbour: BrokerId, up: bool) -> None:
         """The link to a neighbour came up or went down: the answers say whom there is."""
-        self._output_us.pop(neighbour, None)
-        if up:
-            self._output_us[neighbour] = 0
-        self._neighbours = tuple(sorted(self._output_us))
+        others = self._neighbours - {neighbour}
+        self._neighbours = others | {neighbour} if up else others
+        self._output_us = dict.fromkeys(self._neighbours, 0) | {
+            name: self._output_us[name] for name in others
+        }
 
-    def note(self, forwarded: Iterable[Forwarded], upstream: BrokerId | None) -> None:
-        """Note where traced publications went that came from upstream."""
-        for routed, (neighbours, clients) in forwarded:
+    def note(self, forwarded: Iterable[Forwarded]) -> None:
+        """Note where traced publications went."""
+        for routed, route in forwarded:
             mark = routed.mark
             if mark is None:
                 continue
             trace = self._traces.get(mark.publisher)
             if trace is None or trace.session is not mark:
                 trace = self._trace(mark)
-            for neighbour in neighbours:
-                if neighbour != upstream:
-                    trace.downstream.add(neighbour)
-            if clients:
-                trace.deliveries += len(clients)
-                offset = routed.message_id.number - mark.number
-                if 0 <= offset < MAX_TRACE_SESSION_LENGTH:  # else a peer's garbage
-                    trace.bits |= 1 << offset
-                    if self._by_client:
-                        for client, _ in clients:
-                            trace.had[client] = trace.had.get(client, 0) | 1 << offset
+            offset = routed.message_id.number - mark.number
+            if 0 <= offset < MAX_TRACE_SESSION_LENGTH:  # else a peer's garbage
+                took, bit = trace.took, 1 << offset
+                took[route] = took.get(route, 0) | bit
+                if self._by_client:
+                    for client, _ in route.clients:
+                        trace.had[client] = trace.had.get(client, 0) | bit
 
     def _trace(self, session: MessageId) -> _Trace:
         trace = self._traces.get(session.publisher)
@@ -134,7 +146,7 @@ class Tracing:
         With an `upstream` the joined answer is sent there, and None returned.
         """
         # Who is no neighbour any more cannot answer.
-        waiting = self._trace(session).downstream & self._output_us.keys() - {upstream}
+        waiting = self._trace(session).downstream & self._neighbours - {upstream}
         retrieval = _Retrieval(session, upstream, waiting)
         self._retrievals[session.publisher] = retrieval
         out.extend(Send(name, TraceInformationRequest(session)) for name in sorted(waiting))
@@ -164,7 +176,7 @@ class Tracing:
         del self._retrievals[session.publisher]
         if retrieval.upstream is None:
             return traces
-        if retrieval.upstream in self._output_us:  # who has gone meanwhile asks no more
+        if retrieval.upstream in self._neighbours:  # who has gone meanwhile asks no more
             out.append(Send(retrieval.upstream, TraceInformationAnswer(session, traces)))
         return None
 
@@ -174,7 +186,7 @@ class Tracing:
         if own is None or own.session != message.session:
             return {}
         del self._untold[message.session.publisher]
-        out.extend(Send(name, message) for name in sorted(own.downstream & self._output_us.keys()))
+        out.extend(Send(name, message) for name in sorted(own.downstream & self._neighbours))
         return own.had
 
     def untold(self, client: ClientId) -> int:
@@ -208,13 +220,14 @@ class Tracing:
         return held
 
     def _payload(self, trace: _Trace) -> BrokerTrace:
+        neighbours = tuple(sorted(self._neighbours))
         return BrokerTrace(
             broker=self._broker,
-            neighbours=self._neighbours,
+            neighbours=neighbours,
             bits=trace.bits,
             deliveries=trace.deliveries,
             input_queue_us=self._input_queue_us,
             matching_us=self._matching_us,
-            output_queue_us=tuple(sorted(self._output_us.items())),
+            output_queue_us=tuple((name, self._output_us[name]) for name in neighbours),
             client_output_us=self._client_output_us,
         )

@@ -11,7 +11,7 @@ Source: Cheung and Jacobsen, publisher relocation, section 3.1.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Mapping
 
 from shoal.broker.effects import CancelTimer, Effect, Send, SetTimer, TimerKey
 from shoal.broker.strategy import ProtocolError
@@ -84,15 +84,14 @@ class Tracing:
         """Publications came from upstream, and went these ways, one each."""
         deadline_us = now_us + self._parameters.answer_timeout_us
         ended = []
-        for routed, (neighbours, clients) in forwarded:
+        for routed, route in forwarded:
             if routed.mark is None:
                 continue
-            publication, waiting = routed.message_id, set(neighbours)
-            waiting.discard(upstream)
-            trace = _Trace(upstream, deadline_us, len(clients), waiting)
-            if waiting:
+            publication, local = routed.message_id, len(route.clients)
+            if route.neighbours:
+                trace = _Trace(upstream, deadline_us, local, set(route.neighbours))
                 self._wait(publication, trace, out)
-            elif self._end(publication, trace, out):
+            elif self._end(publication, upstream, local, {}, out):
                 ended.append(publication.publisher)
         return ended
 
@@ -111,7 +110,7 @@ class Tracing:
         if trace.waiting:
             return False
         self._drop(publication)
-        return self._end(publication, trace, out)
+        return self._end(publication, trace.upstream, trace.local, trace.behind, out)
 
     def expire(self, publisher: ClientId, now_us: int, out: list[Effect]) -> None:
         """Give up the publisher's traces whose time is over."""
@@ -158,18 +157,25 @@ class Tracing:
         self._timed.add(publisher)
         out.append(SetTimer(_timer(publisher), at_us))
 
-    def _end(self, publication: MessageId, trace: _Trace, out: list[Effect]) -> bool:
+    def _end(
+        self,
+        publication: MessageId,
+        upstream: BrokerId | None,
+        local: int,
+        behind: Mapping[BrokerId, int],
+        out: list[Effect],
+    ) -> bool:
         """All results are in: count them, and tell upstream; whether nobody is."""
         publisher = publication.publisher
         profile = self._profiles.get(publisher)
         if profile is None:
             profile = Profile(self._parameters.average_weight_percent)
             self._profiles[publisher] = profile
-        profile.add(trace.local, trace.behind)
-        if trace.upstream is None:
+        profile.add(local, behind)
+        if upstream is None:
             return True
-        subscribers = trace.local + sum(trace.behind.values())
-        out.append(Send(trace.upstream, TraceResult(publication, subscribers)))
+        subscribers = local + sum(behind.values())
+        out.append(Send(upstream, TraceResult(publication, subscribers)))
         return False
 
     def _drop(self, publication: MessageId) -> None:
