@@ -167,6 +167,8 @@ def _write_clients(network: Network, caller: Caller, folder: Path) -> str:
     from shoal.experiments.live.recording import write_clients
 
     rows, names = asyncio.run(ask_subscriptions(network, caller))
-    found = write_clients(folder, rows, names)
+    found, left_out = write_clients(folder, rows, names)
+    for said in left_out:
+        print(f"shoal: warning: a subscription is left out, {said}", file=sys.stderr)
     what = "1 subscription" if found == 1 else f"{found:,} subscriptions"
     return f", {what} at {len(names):,} brokers"

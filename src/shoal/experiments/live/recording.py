@@ -14,14 +14,14 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
 import pyarrow.parquet as pq  # type: ignore[import-untyped]  # as above
 
 from shoal.client import Message
-from shoal.language import format_filter, parse, read_plain_value
+from shoal.language import FilterSyntaxError, format_filter, parse, read_plain_value
 from shoal.model import And, Expression, Filter, Not, Or, Predicate, Value
 from shoal.mqtt.codec.properties import Properties
 from shoal.mqtt.content import TOPIC_ATTRIBUTE, Json, attributes_of
@@ -122,8 +122,13 @@ def recorded_name(name: str) -> str:
 
 
 def recorded_filter(text: str) -> str:
-    """A subscription's filter, as brokers say it, about what a recording has."""
-    return format_filter(Filter(_renamed(parse(text).expression)))
+    """A subscription's filter, as brokers say it, about what a recording has.
+
+    FilterSyntaxError if `parse` does not take it, or not under these names.
+    """
+    renamed = format_filter(Filter(_renamed(parse(text).expression)))
+    parse(renamed)
+    return renamed
 
 
 def _renamed(expression: Expression) -> Expression:
@@ -137,14 +142,29 @@ def _renamed(expression: Expression) -> Expression:
     return expression
 
 
-def write_clients(folder: Path, rows: Iterable[Mapping[str, Any]], brokers: Iterable[str]) -> int:
-    """Write subscriptions.parquet and brokers.parquet from what brokers say; how many there are.
+class WrittenClients(NamedTuple):
+    """How many subscriptions were written; for each that was not, whose it is and why."""
 
-    Subscriptions that ask for the same at one broker for one client are one.
+    subscriptions: int
+    left_out: list[str]
+
+
+def write_clients(
+    folder: Path, rows: Iterable[Mapping[str, Any]], brokers: Iterable[str]
+) -> WrittenClients:
+    """Write subscriptions.parquet and brokers.parquet from what brokers say.
+
+    Subscriptions that ask for the same at one broker for one client are one.  A filter that was
+    granted may be larger, written out, than what is read again: it is left out.
     """
     found: dict[tuple[str, str, str], str] = {}
+    left_out = []
     for row in rows:
-        text = recorded_filter(row["filter"])
+        try:
+            text = recorded_filter(row["filter"])
+        except FilterSyntaxError as error:
+            left_out.append(f"{row['client']}'s to {row['topic_filter']}: {error.message}")
+            continue
         key = row["broker"], row["client"], text
         found.setdefault(key, f"{row['client']}/{sum(k[1] == row['client'] for k in found)}")
     columns = {
@@ -156,7 +176,7 @@ def write_clients(folder: Path, rows: Iterable[Mapping[str, Any]], brokers: Iter
     schema = pa.schema([(name, pa.string()) for name in columns])
     pq.write_table(pa.table(columns, schema=schema), folder / SUBSCRIPTIONS)
     pq.write_table(pa.table({"broker": pa.array(list(brokers), pa.string())}), folder / BROKERS)
-    return len(found)
+    return WrittenClients(len(found), left_out)
 
 
 def _kind(value: Value) -> str:
