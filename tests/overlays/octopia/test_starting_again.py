@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from random import Random
 
+import msgspec
 import pytest
 
-from shoal.broker.effects import Effect, LinkState, Remember, Send, Started
+from shoal.broker.effects import Effect, LinkState, Remember, Send, SetTimer, Started
 from shoal.broker.strategy import BrokerContext
-from shoal.overlays.octopia.messages import BitsSaid, TablesSaid
+from shoal.overlays.octopia.known.exchange import TIMER
+from shoal.overlays.octopia.messages import BitsSaid, TablesKnown, TablesSaid
 from shoal.overlays.octopia.parameters import Parameters
 from shoal.overlays.octopia.places.roster import Place, Places, Roster, Stay
 from shoal.overlays.octopia.protocol import Octopia
@@ -75,8 +77,7 @@ def test_who_starts_again_alone_in_its_cluster_waits_for_who_came_to_it_meanwhil
     strategy.start(Started(former=("a0",), give_up_us=3 * SECOND_US, facts={}), 20, out)
     strategy.link("a0", LinkState.UP, 21, out)
     came = Places((Place("m", 15, Stay.THERE, 15, 1, 2, 0),))
-    if is_told:
-        strategy.receive("a0", came, 22, out)
+    strategy.receive("a0", came if is_told else Places(()), 22, out)
     strategy.receive("a0", AdvertisementsSaid(), 23, out)
     strategy.receive("a0", BitsSaid(), 23, out)
     assert strategy.is_ready is not is_told
@@ -87,3 +88,83 @@ def test_who_starts_again_alone_in_its_cluster_waits_for_who_came_to_it_meanwhil
     strategy.receive("m", TablesSaid(), 26, out)
     assert strategy.is_ready
     assert Send("a0", BitsSaid()) in out
+
+
+OWN = Place("n", 10, Stay.THERE, 10, 0, 2, -1)
+CAME = Place("m", 15, Stay.THERE, 15, 1, 2, 0)
+
+
+def alone(*former: str) -> tuple[Octopia, list[Effect]]:
+    """n, which came without a place of its own, starts again alone in its cluster."""
+    parameters = Parameters(rows=rows("ab", 2), parents=(0,))
+    founders = Roster(parameters.product()).places.values()
+    facts = {"places": msgspec.to_builtins([*founders, OWN])}
+    strategy = Octopia(BrokerContext("n", (), Random(1), expected=former), parameters)
+    out: list[Effect] = []
+    strategy.start(Started(former=former, give_up_us=3 * SECOND_US, facts=facts), 20, out)
+    return strategy, out
+
+
+@pytest.mark.parametrize("came", [(), (CAME,)])
+def test_who_came_and_starts_again_alone_hears_first_who_has_come_since(
+    came: tuple[Place, ...],
+) -> None:
+    """It was ready at once."""
+    strategy, out = alone("a0", "b1")
+    strategy.link("a0", LinkState.UP, 21, out)
+    strategy.receive("a0", Places(()), 22, out)
+    strategy.receive("a0", AdvertisementsSaid(), 22, out)
+    strategy.receive("a0", BitsSaid(), 22, out)
+    assert not strategy.is_ready
+    assert Send("a0", BitsSaid()) not in out
+    strategy.link("b1", LinkState.UP, 23, out)
+    strategy.receive("b1", Places(came), 24, out)
+    assert strategy.is_ready is (not came)
+    assert (Send("a0", BitsSaid()) in out) is (not came)
+    if came:
+        strategy.link("m", LinkState.UP, 25, out)
+        strategy.receive("m", TablesSaid(), 26, out)
+    assert strategy.is_ready
+    assert Send("a0", BitsSaid()) in out
+
+
+@pytest.mark.parametrize("end", ["given up", "left", "gone"])
+def test_who_starts_again_alone_waits_for_nobody_who_does_not_come(end: str) -> None:
+    strategy, out = alone("a0", "b1")
+    strategy.link("a0", LinkState.UP, 21, out)
+    strategy.receive("a0", Places(()), 22, out)
+    strategy.receive("a0", AdvertisementsSaid(), 22, out)
+    assert not strategy.is_ready
+    if end == "left":
+        strategy.receive("a0", Places((Place("b1", 19, Stay.LEFT, 0, 1, 1, 0),)), 23, out)
+    elif end == "gone":
+        strategy.link("b1", LinkState.FAILED, 23, out)
+    else:
+        for _ in range(2):
+            timers = [each for each in out if isinstance(each, SetTimer) and each.key == TIMER]
+            assert not strategy.is_ready
+            strategy.timer(TIMER, timers[-1].at_us, out)
+    assert strategy.is_ready
+    assert Send("a0", BitsSaid()) in out
+
+
+def test_who_starts_again_waits_for_those_that_came_to_its_cluster_before() -> None:
+    """It knew them, and waited for none but those that were there from the beginning."""
+    parameters = Parameters(rows=(("a0", "a1"), ("", "b1")), parents=(0,))
+    strategy = Octopia(BrokerContext("a0", (), Random(1), expected=("a1", "n")), parameters)
+    out: list[Effect] = []
+    facts = {"places": msgspec.to_builtins([Place("n", 10, Stay.THERE, 10, 1, 0, 0)])}
+    started = Started(former=("a1", "n"), give_up_us=3 * SECOND_US, facts=facts)
+    strategy.start(started, 20, out)
+    strategy.link("a1", LinkState.UP, 21, out)
+    strategy.receive("a1", Places(()), 22, out)
+    strategy.receive("a1", AdvertisementsSaid(), 22, out)
+    strategy.receive("a1", BitsSaid(), 22, out)
+    assert not strategy.is_ready
+    assert Send("a1", BitsSaid()) not in out
+    strategy.link("n", LinkState.UP, 23, out)
+    strategy.receive("n", TablesKnown({}), 23, out)
+    assert Send("n", TablesSaid()) in out
+    strategy.receive("n", TablesSaid(), 24, out)
+    assert strategy.is_ready
+    assert Send("a1", BitsSaid()) in out

@@ -177,12 +177,25 @@ class Octopia(BaseStrategy):
         # As long as for one that goes away now, until what is for it is dropped.
         give_up_us = started.give_up_us + self.parameters.patience_us
         waiting = msgspec.structs.replace(started, give_up_us=give_up_us)
-        self._resident.exchange.start(waiting, now_us, out)
         self._take_in(self._roster.hear(known_places(started.facts)), None, now_us, out)
         if self.is_placed:
+            self._wait(waiting, now_us, out)
             self._learn(now_us, out)
         if self.parameters.dynamic is not Dynamic.STATIC:
             out.append(WatchLoads(self.parameters.window_us))
+
+    def _wait(self, started: Started, now_us: int, out: list[Effect]) -> None:
+        """Wait for those it was linked to before, and is again by itself, if they are there."""
+        former = [each for each in started.former if each in self.product]
+        beside = () if self._comes else self.product.beside(self.broker)
+        again = self._around.union(self._resident.ties.preferred)
+        self._resident.exchange.start(
+            started,
+            [each for each in former if each in beside],
+            [each for each in former if each in again] if self._is_alone else (),
+            now_us,
+            out,
+        )
 
     def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
         self._resident.timer(key, now_us, out)
@@ -262,6 +275,8 @@ class Octopia(BaseStrategy):
         elif own is not None and own.stay in (Stay.WANTS_TO_GO, Stay.GOES) and not self._is_leaving:
             news += self._news.stay(now_us, out)
         self._take_in(news, neighbour, now_us, out)
+        if self._resident.exchange.introduced(neighbour):
+            self._resident.settle(now_us, out)
 
     def _take_in(
         self, news: list[Place], source: BrokerId | None, now_us: int, out: list[Effect]
@@ -306,6 +321,10 @@ class Octopia(BaseStrategy):
                 out.append(Notify(client, Rejected(str(error))))
 
     def _learn(self, now_us: int, out: list[Effect]) -> None:
-        is_first = len(self.product.regions_of(self.cluster)) == 1
-        if self._comes and not (is_first and self._roster.knows_founders):
+        if self._comes and not (self._is_alone and self._roster.knows_founders):
             self._resident.exchange.learn(now_us, out)
+
+    @property
+    def _is_alone(self) -> bool:
+        """Whether it knows of nobody else in its cluster."""
+        return len(self.product.regions_of(self.cluster)) == 1

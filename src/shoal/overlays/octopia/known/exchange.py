@@ -11,7 +11,9 @@ for, until one of them has said all tables of the cluster.
 
 Who comes to a network that runs says nothing of the kind before somebody of its cluster, if anybody
 is there, has said all tables.  Nor does who starts again alone in its cluster, as far as it knows,
-and is told before it is ready that somebody has come to it meanwhile.
+before all its former neighbours have said who is where (`introduced`), and if it is told before it
+is ready that somebody has come to its cluster meanwhile.  They say that first of all, whatever they
+wait for themselves.
 """
 
 from __future__ import annotations
@@ -39,6 +41,8 @@ class Exchange:
         self._former: tuple[BrokerId, ...] = ()
         self._give_up_at_us = 0
         self._is_learning = False
+        # Former neighbours that have not said yet who is where.
+        self._unmet: dict[BrokerId, None] = {}
         self._owes_tables: dict[BrokerId, None] = {}
         self._owes_bits: dict[BrokerId, None] = {}
 
@@ -50,16 +54,25 @@ class Exchange:
     @property
     def knows_tables(self) -> bool:
         """Whether all tables of its cluster are known here, as far as somebody is there to say."""
-        return not (self._primaries or self._is_learning)
+        return not (self._primaries or self._is_learning or self._unmet)
 
     @property
     def awaited(self) -> Collection[BrokerId]:
         """Who of them has not."""
-        return [*self._primaries, *self._secondaries]
+        return list(dict.fromkeys((*self._primaries, *self._secondaries, *self._unmet)))
 
-    def start(self, started: Started, now_us: int, out: list[Effect]) -> None:
-        """The broker starts."""
+    def start(
+        self,
+        started: Started,
+        primaries: Iterable[BrokerId],
+        unmet: Iterable[BrokerId],
+        now_us: int,
+        out: list[Effect],
+    ) -> None:
+        """The broker starts; it waits for these `primaries`, too, and for introductions."""
         self._former = started.former
+        self._primaries.update(dict.fromkeys(primaries))
+        self._unmet.update(dict.fromkeys(unmet))
         self._give_up_at_us = now_us + started.give_up_us
         if not self.is_ready:
             out.append(SetTimer(TIMER, now_us + min(WAIT_US, started.give_up_us)))
@@ -76,6 +89,12 @@ class Exchange:
             self._is_learning = True
             out.append(SetTimer(TIMER, now_us + WAIT_US))
 
+    def introduced(self, broker: BrokerId) -> bool:
+        """A broker has said who is where; whether that was waited for."""
+        was_unmet = broker in self._unmet
+        self._unmet.pop(broker, None)
+        return was_unmet
+
     def learnt(self) -> None:
         """Somebody of its cluster has said all tables."""
         self._is_learning = False
@@ -86,8 +105,7 @@ class Exchange:
         """The timer fired; who has not come and is waited for no longer."""
         self._is_learning = False
         is_over = now_us >= self._give_up_at_us
-        expected = (*self._primaries, *self._secondaries)
-        missing = [each for each in expected if each not in self._linked]
+        missing = [each for each in self.awaited if each not in self._linked]
         gone = [each for each in missing if is_over or each not in self._former]
         for broker in gone:
             self.heard(broker)
@@ -110,6 +128,7 @@ class Exchange:
 
     def left(self, broker: BrokerId, tree: Iterable[BrokerId]) -> None:
         """A broker has left; `tree` are those that this one is beside in its cluster now."""
+        self._unmet.pop(broker, None)
         if broker in self._primaries:
             del self._primaries[broker]
             others = [each for each in tree if each not in self._heard]
@@ -121,6 +140,7 @@ class Exchange:
         self._heard.add(broker)
         self._primaries.pop(broker, None)
         self._secondaries.pop(broker, None)
+        self._unmet.pop(broker, None)
 
     def owe_tables(self, broker: BrokerId) -> None:
         """A broker of this cluster has been told the tables that are known here."""
@@ -132,7 +152,7 @@ class Exchange:
 
     def say(self, out: list[Effect]) -> None:
         """Say what is owed and can be said now."""
-        if self._is_learning:
+        if self._is_learning or self._unmet:
             return
         for broker in [each for each in self._owes_tables if self._primaries.keys() <= {each}]:
             del self._owes_tables[broker]

@@ -159,6 +159,11 @@ class Ties:
     # --- who is used --------------------------------------------------------------------------
 
     @property
+    def preferred(self) -> list[BrokerId]:
+        """Those that it links to first for its purposes."""
+        return [each.candidates[0] for each in self.attachments.purposes]
+
+    @property
     def tree_neighbours(self) -> list[BrokerId]:
         """Those it leads to in its cluster, the one that it links up to first."""
         below = [each for each, home in self._tables.homes.items() if home.up == self._region]
