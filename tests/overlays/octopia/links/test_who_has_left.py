@@ -6,9 +6,10 @@ import pytest
 
 from shoal.broker.effects import Leave, LinkChanged, LinkState, Returned
 from shoal.broker.messages import Advertise, Subscribe
-from shoal.overlays.octopia.messages import Notification
+from shoal.overlays.octopia.messages import Notification, Turn
 from shoal.overlays.octopia.places.roster import Place, Places, Stay
 from shoal.overlays.octopia.routing import RETRY
+from shoal.overlays.tree.messages import AdvertisementsSaid
 from tests.broker.transcript import advertisement, publish, subscription
 from tests.overlays.octopia.links.test_relinking import link
 from tests.overlays.octopia.order.crowded import carry_all_but
@@ -127,3 +128,27 @@ def test_nothing_is_handed_over_to_one_that_has_left_too() -> None:
     come_back(here, "a0", "b0")
     here.settle()
     assert here.brokers["a0"].strategy.description["kept"] == 1
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_nobody_begins_to_enter_a_cluster_by_one_that_others_do_without(is_lost: bool) -> None:
+    """All turn already: no way leads from there to anybody of its cluster."""
+    here = ProductStage("abc", (0, 0), 2)
+    link(here, "b0", "c0")
+    link(here, "a1", "b0")
+    here.handle("a0", Leave())
+    while not any(type(each) is Turn for each in here.links["a0", "b0"]):
+        here.carry(*next(way for way, messages in here.links.items() if messages))
+    link(here, "b1", "a0")
+    here.heard()
+    here.tell("b1", "a0", AdvertisementsSaid())
+    said = "a0 -> b1: BitsSaid"
+    assert said not in here.heard()
+    if is_lost:
+        # Then it has to begin anew.
+        here.break_link("a0", "c0")
+        assert said in here.heard()
+    else:
+        here.settle()
+        assert "a0" not in here.brokers["b1"].strategy.product
+        assert said not in here.heard()

@@ -43,6 +43,8 @@ class Exchange:
         self._is_learning = False
         # Former neighbours that have not said yet who is where.
         self._unmet: dict[BrokerId, None] = {}
+        # Whether hosts may enter the cluster here.
+        self.is_entered = True
         self._owes_tables: dict[BrokerId, None] = {}
         self._owes_bits: dict[BrokerId, None] = {}
 
@@ -157,6 +159,6 @@ class Exchange:
         for broker in [each for each in self._owes_tables if self._primaries.keys() <= {each}]:
             del self._owes_tables[broker]
             out.append(Send(broker, TablesSaid()))
-        for broker in list(self._owes_bits) if not self._primaries else ():
+        for broker in list(self._owes_bits) if self.is_entered and not self._primaries else ():
             del self._owes_bits[broker]
             out.append(Send(broker, BitsSaid()))

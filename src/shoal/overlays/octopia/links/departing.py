@@ -10,6 +10,7 @@ the first of those below it.  For everybody else ways stay as they are.
 | a neighbour | Freeze | the centre opens the links that are missing |
 | | those links are ready | sends the leaver nothing more, keeps what would go there; Frozen |
 | who goes | all are frozen, nothing is kept here | Turn: all that came is on its way before this |
+| | turns | answers no host that would enter the cluster by it |
 | a neighbour | Turn | Turned, to the centre |
 | the centre | Turn, and all have turned | leads to the others; Go to them; Parted |
 | a neighbour | Go | links up to the centre; Parted |
@@ -29,11 +30,14 @@ from typing import Protocol
 from shoal.broker.effects import Effect, EndLink, Left, OpenLink, Send
 from shoal.broker.messages import Message
 from shoal.model import BrokerId
+from shoal.overlays.octopia.known.exchange import Exchange
 from shoal.overlays.octopia.messages import Freeze, Frozen, Go, Parted, Turn, Turned
 
 
 class House(Protocol):
     """What a broker knows and does for those that go, itself included."""
+
+    exchange: Exchange
 
     @property
     def linked(self) -> Collection[BrokerId]: ...
@@ -111,7 +115,7 @@ class Departing:
             return
         house = self._house
         if self._is_turning:
-            self._miss([each for each in self._neighbours if each not in house.linked])
+            self._miss([each for each in self._neighbours if each not in house.linked], out)
         if self.is_ending:
             if not house.linked:
                 out.append(Left())
@@ -121,18 +125,25 @@ class Departing:
             if not house.is_needed:
                 self._begin(now_us, out)
         elif not self._awaited and not house.is_needed:
-            self._is_turning = True
+            self._turn()
             self._awaited = set(self._neighbours)
             out += [Send(each, Turn(self._broker, self._round)) for each in self._neighbours]
             self._try_to_end(now_us, out)
 
-    def _miss(self, lost: Collection[BrokerId]) -> None:
+    def _turn(self) -> None:
+        """Others will do without this one: no way leads from here into the cluster then."""
+        self._is_turning = True
+        self._house.exchange.is_entered = False
+
+    def _miss(self, lost: Collection[BrokerId], out: list[Effect]) -> None:
         """These are lost as all turn: the others wait for what they were to say."""
         assert self._awaited is not None
         if not self._awaited.isdisjoint(lost):
             self._awaited -= set(lost)
             if self._awaited:
                 self._is_turning, self._awaited = False, None
+                self._house.exchange.is_entered = True
+                self._house.exchange.say(out)
 
     def _begin(self, now_us: int, out: list[Effect]) -> None:
         self._round = max(self._round + 1, now_us)
@@ -143,7 +154,7 @@ class Departing:
             freeze = Freeze(self._broker, self._round, centre, tuple(others))
             out += [Send(each, freeze) for each in self._neighbours]
         else:
-            self._is_turning = True
+            self._turn()
             self._try_to_end(now_us, out)
 
     def _try_to_end(self, now_us: int, out: list[Effect]) -> None:
@@ -191,7 +202,7 @@ class Departing:
             out.append(EndLink(neighbour))
         elif self._awaited is not None and neighbour in self._neighbours:
             if self._is_turning:
-                self._miss({neighbour})
+                self._miss({neighbour}, out)
             else:
                 self._awaited = None
         for leaver, part in list(self._parts.items()):
