@@ -48,6 +48,7 @@ from shoal.model import (
     Value,
 )
 from shoal.model.entities import MAX_ATTRIBUTES
+from shoal.mqtt.codec.fields import REMEMBERED_TOPIC_BYTES
 from shoal.mqtt.codec.properties import UserProperties
 from shoal.mqtt.limits import Limits
 from shoal.mqtt.messages import Message
@@ -121,7 +122,9 @@ def level_attribute(number: int) -> str:
 
 def _read_attributes(message: Message, json: Json) -> Attributes:
     """Whatever cannot be an attribute is left out."""
-    attributes = _topic_attributes(message.topic).copy()
+    topic = message.topic
+    short = len(topic) <= REMEMBERED_TOPIC_BYTES
+    attributes = _short_topic_attributes(topic).copy() if short else _topic_attributes(topic)
     if message.retain:
         attributes[RETAIN_ATTRIBUTE] = True
     properties = message.properties
@@ -139,13 +142,15 @@ def _read_attributes(message: Message, json: Json) -> Attributes:
     return attributes
 
 
-@lru_cache(1_024)
 def _topic_attributes(topic: str) -> dict[str, Value]:
     levels = topic.split("/")
     attributes: dict[str, Value] = {TOPIC_ATTRIBUTE: topic, LEVELS_ATTRIBUTE: len(levels)}
     for number, level in enumerate(levels[:MAX_LEVEL_ATTRIBUTES]):
         attributes[level_attribute(number)] = level
     return attributes
+
+
+_short_topic_attributes = lru_cache(1_024)(_topic_attributes)
 
 
 def _is_json(message: Message, json: Json) -> bool:

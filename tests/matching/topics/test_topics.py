@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from shoal.language import parse
 from shoal.matching import matches
-from shoal.matching.topics import index as topics
 from shoal.matching.topics.filters import TopicError, read_topic_filter, topic_matches
 from shoal.matching.topics.index import TopicIndex
+from shoal.matching.topics.memory import MOST_BYTES, TopicMemory
 from shoal.model import EVERYTHING, And, Filter, FilterError, Value
 from tests.examples import examples
 
@@ -207,15 +207,31 @@ def test_a_topic_with_wildcards_finds_no_filter_by_its_text() -> None:
     assert index.match("a/+", {}) == ["s"]
 
 
-def test_topics_are_remembered_within_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topics, "CACHED_TOPICS", 3)
+def test_topics_are_remembered_within_a_limit() -> None:
     index = TopicIndex()
+    index._cache = TopicMemory(most=3)
     index.add("s", "+")
     for number in range(10):
         assert index.match(str(number), {}) == ["s"]
         assert len(index._cache) <= 3
     index.add("t", "9")
     assert index.match("9", {}) == ["t", "s"]
+
+
+def test_long_topics_and_what_matches_them_are_remembered_within_a_limit() -> None:
+    index = TopicIndex()
+    index.add("s", "+")
+    for number in range(1_300):
+        assert index.match(f"{number:_>60000}", {}) == ["s"]
+    assert 100 < len(index._cache) < 1_150
+    assert sum(map(len, index._cache)) <= MOST_BYTES
+    many: TopicMemory[int] = TopicMemory(most_bytes=10_000)
+    for number in range(100):
+        many.keep(str(number), number, places=100)
+        assert many[str(number)] == number
+        assert len(many) < 10
+    many.keep("a", 1, places=10_000)
+    assert dict(many) == {"a": 1}
 
 
 def test_many_levels_and_many_branches_are_no_trap() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from shoal.matching.topics.memory import MOST_BYTES
 from shoal.mqtt.codec.packets import Pingreq, Pingresp, Publish, Subscribe, SubscriptionRequest
 from shoal.mqtt.sessions.session import Session
 from tests.examples import at_length
@@ -119,3 +120,16 @@ def next_of(client: Client) -> tuple[Session, str]:
     session = client.house.clients.sessions["b"]
     assert session is not None
     return session, next(iter(session.subscriptions))
+
+
+def test_long_topics_are_remembered_within_a_limit() -> None:
+    house = House()
+    reader, publisher = house.connect("a"), house.connect("b")
+    reader.subscribe("#")
+    reader.is_listening = False
+    for number in range(1_300):
+        publisher.publish(f"{number:_>60000}")
+        reader.written = b""
+    known = house.clients.subscriptions.known
+    assert 100 < len(known) < 1_150
+    assert sum(map(len, known)) <= MOST_BYTES

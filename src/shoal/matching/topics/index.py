@@ -29,12 +29,10 @@ from typing import Any, NamedTuple
 
 from shoal.matching.index import MatchIndex
 from shoal.matching.topics.filters import TopicFilter, read_topic_filter
+from shoal.matching.topics.memory import TopicMemory
 from shoal.matching.topics.trie import Trie
 from shoal.model import EVERYTHING, Attributes, Filter
 
-# Topics whose leaves are remembered until the set of topic filters changes: most publishers send
-# to the same few topics again and again.  When full, all are forgotten and the walks begin anew.
-CACHED_TOPICS = 65_536
 # Leaves that are looked at in one step; and what asks for content counts as so many places more.
 STEP = 1_000
 CONTENT_PLACES = 4
@@ -98,7 +96,9 @@ class TopicIndex:
         self._subscriptions: dict[Hashable, TopicSubscription] = {}
         self._exact: dict[str, _Leaf] = {}
         self._trie: Trie[_Leaf] = Trie()
-        self._cache: dict[str, _Found] = {}
+        # Until the set of topic filters changes: most publishers send to the same few topics again
+        # and again.
+        self._cache: TopicMemory[_Found] = TopicMemory()
         # How often topic filters came or went.
         self._changes = 0
 
@@ -234,7 +234,7 @@ class TopicIndex:
                 if self._changes != changes:
                     break
             else:
-                self._remember(topic, _Found(tuple(found), places))
+                self._cache.keep(topic, _Found(tuple(found), places), len(found))
 
     def survey(self, topic: str, overview: Overview) -> Iterator[int]:
         """Find what there is to do for a publication to a topic, a bit at each step.
@@ -288,13 +288,8 @@ class TopicIndex:
             if exact is not None:
                 leaves.insert(0, exact)
             found = _Found(tuple(leaves), places)
-            self._remember(topic, found)
+            self._cache.keep(topic, found, len(leaves))
         return found
-
-    def _remember(self, topic: str, found: _Found) -> None:
-        if len(self._cache) >= CACHED_TOPICS:
-            self._cache.clear()
-        self._cache[topic] = found
 
 
 class _Found(NamedTuple):

@@ -6,6 +6,7 @@ from collections.abc import Generator, Iterator, Sequence
 from typing import NamedTuple
 
 from shoal.matching.topics.index import Overview, TopicIndex
+from shoal.matching.topics.memory import TopicMemory
 from shoal.mqtt.sessions.session import ClientSubscription, Session
 from shoal.mqtt.sessions.subscribed.groups import Group
 
@@ -35,7 +36,7 @@ class Receivers(NamedTuple):
     asks: bool
 
 
-def find(index: TopicIndex, topic: str, known: dict[str, Receivers]) -> Iterator[int]:
+def find(index: TopicIndex, topic: str, known: TopicMemory[Receivers]) -> Iterator[int]:
     """Find out about a topic, and put it to what is known; yields places that were looked at.
 
     Subscriptions must not change until it ends.
@@ -53,7 +54,8 @@ def find(index: TopicIndex, topic: str, known: dict[str, Receivers]) -> Iterator
             everybody = ()
     work = 1 + overview.places // PLACES_PER_WORK, overview.filters
     are_plain = everybody is not None and all(each.is_plain for each in everybody)
-    known[topic] = Receivers(everybody, are_plain, work, overview.leaves, overview.asks)
+    found = Receivers(everybody, are_plain, work, overview.leaves, overview.asks)
+    known.keep(topic, found, len(everybody or ()))
 
 
 def _one_each(

@@ -15,6 +15,7 @@ from typing import Any
 from shoal.matching import TopicIndex, read_topic_filter
 from shoal.matching.filed.filters import longest_text
 from shoal.matching.topics.index import MOST_BEGUN
+from shoal.matching.topics.memory import TopicMemory
 from shoal.model import Attributes
 from shoal.mqtt.content import TOPIC_ATTRIBUTE, Json, attributes_of, work_on
 from shoal.mqtt.door.network import Door
@@ -38,8 +39,6 @@ QUICK = 10_000
 MOST_FILTERS = 2_000
 # So many characters are looked through in the time of one such filter more, where one must.
 _SHORT = 256
-# Topics whose receivers are remembered until any subscription changes; then all are forgotten.
-_REMEMBERED_TOPICS = 65_536
 
 
 class Subscriptions:
@@ -55,7 +54,7 @@ class Subscriptions:
         # What they take in memory, about.
         self.bytes = 0
         # What is known of topics until any subscription changes; others only look into it.
-        self.known: dict[str, Receivers] = {}
+        self.known: TopicMemory[Receivers] = TopicMemory()
         self._changes = 0
         # The topic that is looked at, and what is left of that.
         self._search: tuple[str, Iterator[int]] | None = None
@@ -174,8 +173,6 @@ class Subscriptions:
     def _steps(self, topic: str) -> Iterator[int]:
         begun = 0
         while topic not in self.known:
-            if len(self.known) >= _REMEMBERED_TOPICS:
-                self.known.clear()
             changes = self._changes
             begun += 1
             for places in receivers.find(self._index, topic, self.known):

@@ -1,0 +1,44 @@
+"""What was found out about topics, until too much of it is remembered: then all is forgotten.
+
+Topics may be long, and what matches them may be much; both count.
+
+>>> memory: TopicMemory[str] = TopicMemory(most=2)
+>>> for topic in ("a", "b", "c"):
+...     memory.keep(topic, topic.upper(), places=1)
+>>> dict(memory)
+{'c': 'C'}
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+MOST_TOPICS = 65_536
+MOST_BYTES = 64 * 2**20
+# What a topic and what is known of it take beside their characters, and what each place does that
+# matches.
+TOPIC_BYTES, PLACE_BYTES = 250, 8
+
+Known = TypeVar("Known")
+
+
+class TopicMemory(dict[str, Known]):
+    """By topic; `most` of them, and `most_bytes` in all."""
+
+    def __init__(self, most: int = MOST_TOPICS, most_bytes: int = MOST_BYTES) -> None:
+        super().__init__()
+        self._most = most
+        self._most_bytes = most_bytes
+        self._bytes = 0
+
+    def keep(self, topic: str, known: Known, places: int) -> None:
+        """Remember this of a topic, which has so many places in it."""
+        size = TOPIC_BYTES + len(topic) + PLACE_BYTES * places
+        if len(self) >= self._most or self._bytes + size > self._most_bytes:
+            self.clear()
+        self[topic] = known
+        self._bytes += size
+
+    def clear(self) -> None:
+        super().clear()
+        self._bytes = 0
