@@ -4,9 +4,10 @@ Each part between `&` is one test of one attribute, and all must hold: `=`, `!=`
 `<=`, `>`, `>=`; several values after `=` or `!=` stand between commas.  A value that is written
 as a JSON number is a number, `true` and `false` are booleans, all else is a string, which may
 stand in single quotes (`zip='01234'`, where a doubled quote is one); without quotes it cannot
-begin with `=`, `<`, `>` or `!`, nor have SQL's `AND` or `OR` before a comparison.  White space
-around names, values and comparisons does not count;
-`%XX` is any character that has a meaning here.
+begin with `=`, `<`, `>`, `!` or another quotation mark, be a number beyond all doubles, nor have
+`AND`, `OR` or `||` before a comparison.  White space around names, values and comparisons does not
+count; before the question mark it is refused, as it would be part of the topic.  `%XX` is any
+character that has a meaning here.
 
 Clients that check topic filters themselves want `+` and `#` alone in their levels, and `#` last.
 They put the query in front, after `$where`, with `/`, `+` and `#` as `%2F`, `%2B` and `%23`:
@@ -63,18 +64,19 @@ _VALUE_WORDS = ("a number", "true", "false", "a string; the empty string is ''")
 
 _HAS_TEST = re.compile(r"[=<>]")
 _SIGN = re.compile(r"!=|<>|<=|>=|[=<>]")
-_SPACE = re.compile(r"[ \t\r\n]*")
+_SPACE = re.compile(r"\s*")
 _QUOTED = re.compile(r"'[^']*(?:''[^']*)*'")
 _PLAIN = re.compile(r"[^,&]*")
-# What joins tests in SQL: in a value it would be text, which nobody means.
-_SQL_WORD = re.compile(r"[ \t\r\n](AND|OR)(?=[ \t\r\n])", re.IGNORECASE)
+# What joins tests elsewhere: in a value it would be text, which nobody means.
+_JOINING = re.compile(r"(?<=\s)(?:AND|OR)(?=\s)|\|\|", re.IGNORECASE)
 _ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})?")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?", re.ASCII)
 _NUMBER_STARTS = frozenset("-0123456789")
 _WORDS: dict[str, Value] = {"true": True, "false": False}
-_WHITE_SPACE = " \t\r\n"
 # What an unquoted value cannot begin with: there would be one comparison behind another.
 _SIGN_CHARACTERS = "=<>!"
+# Nor with what quotes elsewhere.
+_OTHER_QUOTES = '"\u201c\u201d\u2018\u2019'
 _SHARED = "$share/"
 
 
@@ -103,6 +105,9 @@ def parse_topic_query(text: str) -> tuple[str, Filter]:
             _fail(text, end + 1, f"a group stands before {LEADING}, and there is one of each")
     before, mark, query = topic_filter.partition("?")
     if mark and _HAS_TEST.search(query):
+        if before != before.rstrip():
+            position = len(text) - len(query) - 1 - (len(before) - len(before.rstrip()))
+            _fail(text, position, f"white space before ? is the topic's; after {LEADING} it may be")
         _read_tests(text, len(text) - len(query), len(text), tests)
         topic_filter = before
     if not tests:
@@ -165,7 +170,7 @@ def _read_test(text: str, start: int, end: int) -> tuple[Expression, int]:
     part = text[start : end if stop < 0 else stop]
     sign = _SIGN.search(text, start, start + len(part))
     if sign is None:
-        if not part.strip(_WHITE_SPACE):
+        if not part.strip():
             _fail(text, start, "there is no test here", ("attribute=value",))
         message = f"there is no comparison after {shorten(part)}"
         _fail(text, start + len(part), message, tuple(_OPERATORS))
@@ -207,14 +212,25 @@ def _read_value(text: str, position: int, end: int, before: str) -> tuple[Value,
     assert plain is not None
     if not plain.group():
         _fail(text, position, f"there is no value after {before}", _VALUE_WORDS)
-    if plain.group()[0] in _SIGN_CHARACTERS:
-        message = f"a value cannot begin with {plain.group()[0]}; in quotes it can"
-        _fail(text, start, message, _VALUE_WORDS)
-    word = _SQL_WORD.search(text, start, plain.end())
-    if word is not None and _SIGN.search(text, word.end(), plain.end()):
-        hint = "& joins tests" if word[1].upper() == "AND" else "commas join values"
-        _fail(text, word.start(1), f"{word[1]} and a comparison in a value: {hint}; or quote it")
-    return read_plain_value(_decode(text, start, plain.end())), plain.end()
+    _check_plain(text, start, plain.end())
+    found = read_plain_value(_decode(text, start, plain.end()))
+    if isinstance(found, str) and _NUMBER.fullmatch(found) and "%" not in plain.group():
+        _fail(text, start, "the number is too large for a double; in quotes it is a string")
+    return found, plain.end()
+
+
+def _check_plain(text: str, start: int, end: int) -> None:
+    """Refuse a value without quotes that would be a string, though something else is meant."""
+    first = text[start]
+    if first in _SIGN_CHARACTERS:
+        _fail(text, start, f"a value cannot begin with {first}; in quotes it can", _VALUE_WORDS)
+    if first in _OTHER_QUOTES:
+        _fail(text, start, f"unexpected {first}; strings go in 'single quotes'", _VALUE_WORDS)
+    word = _JOINING.search(text, start, end)
+    if word is not None and _SIGN.search(text, word.end(), end):
+        hint = "& joins tests" if word.group().upper() == "AND" else "commas join values"
+        message = f"{word.group()} and a comparison in a value: {hint}; or quote it"
+        _fail(text, word.start(), message)
 
 
 def _skip_space(text: str, position: int, end: int) -> int:
@@ -229,7 +245,7 @@ def _decode(text: str, start: int, end: int, *, is_quoted: bool = False) -> str:
     Without quotes, white space around them does not count.
     """
     piece = text[start:end]
-    piece = piece.replace("''", "'") if is_quoted else piece.strip(_WHITE_SPACE)
+    piece = piece.replace("''", "'") if is_quoted else piece.strip()
     if "%" not in piece:
         return piece
     for escape in _ESCAPE.finditer(text, start, end):
