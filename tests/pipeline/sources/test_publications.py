@@ -140,7 +140,7 @@ def test_a_wrong_mapping_names_the_key(change: tuple[str, str], message: str) ->
         (("try_multiply(share, 2)", "shore * 2"), "sites.toml: derived.doubled: .*shore"),
         (("try_multiply(share, 2)", "share *"), "sites.toml: derived.doubled: "),
         (('format = "yyyy-MM-dd HH:mm", ', ""), "time.format: column 'at' is text and needs one"),
-        (('"yyyy-MM-dd HH:mm"', '"YYYY what"'), "time.format: 'YYYY what'"),
+        (('"yyyy-MM-dd HH:mm"', '"MMMMMM"'), "time.format: 'MMMMMM'"),
         (("Europe/Berlin", "Mars/Base"), "time.zone: 'Mars/Base'"),
     ],
 )

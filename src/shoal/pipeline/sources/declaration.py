@@ -23,6 +23,7 @@ shoal.pipeline.sources.declaration.MappingError: x.toml: times: unknown key; did
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -47,6 +48,8 @@ SPARK_TYPES: dict[AttributeType, str] = {
 }
 ISO_8601 = "iso8601"
 EPOCH_UNITS_PER_SECOND = {"epoch_s": 1, "epoch_ms": 1_000, "epoch_us": 1_000_000}
+# The letters of Spark's datetime patterns; text stands between quotes.
+_PATTERN_LETTERS = frozenset("GyDMLdQqEFahkKHmsSVzOXxZ")
 
 
 class MappingError(ValueError):
@@ -216,5 +219,26 @@ def _check(mapping: Mapping) -> None:
         raise MappingError("time: give either `column` or `expression`")
     if isinstance(time.format, list) and not time.format:
         raise MappingError("time.format: the list is empty")
+    for format in time.formats:
+        _check_format(format)
     if len(mapping.delimiter) != 1:
         raise MappingError(f"delimiter: {mapping.delimiter!r} is not one character")
+
+
+def _check_format(format: str) -> None:
+    """MappingError for a format as other languages write it, before Spark is started for it.
+
+    >>> _check_format("%Y-%m-%d")
+    Traceback (most recent call last):
+    shoal.pipeline.sources.declaration.MappingError: time.format: '%Y-%m-%d': %Y means nothing \
+here; write it as in yyyy-MM-dd HH:mm:ss, or give iso8601, epoch_s, epoch_ms or epoch_us
+    """
+    if format in (ISO_8601, *EPOCH_UNITS_PER_SECOND):
+        return
+    for token in re.findall(r"%?[A-Za-z]", re.sub(r"'[^']*'", " ", format)):
+        if token not in _PATTERN_LETTERS:
+            raise MappingError(
+                f"time.format: {format!r}: {token} means nothing here; write it as in "
+                f"yyyy-MM-dd HH:mm:ss, or give {ISO_8601}, "
+                f"{', '.join([*EPOCH_UNITS_PER_SECOND][:-1])} or {[*EPOCH_UNITS_PER_SECOND][-1]}"
+            )
