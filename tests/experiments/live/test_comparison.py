@@ -16,9 +16,9 @@ import pytest
 from shoal.experiments.live import admission, replay
 from shoal.experiments.live.admission import Admission
 from shoal.experiments.live.comparison import compare, predict
-from shoal.experiments.live.judge import expected_by_filters
+from shoal.experiments.live.judge import Judge, expected_by_filters
 from shoal.experiments.live.networks import running, scenario_network
-from shoal.experiments.live.replay import ReplayError
+from shoal.experiments.live.replay import Players, ReplayError
 from shoal.experiments.run_files import Workload, read_workload
 from shoal.experiments.scenario import Scenario, parse_scenario
 from shoal.report.replays import Replay
@@ -122,6 +122,23 @@ def test_a_network_that_is_gone_is_waited_for_no_longer(
     assert any("no broker has acknowledged anything" in why for why in found.unfinished)
     assert 0 < found.expected <= found.delivered < EVENTS
     assert (found.lost, found.phantom, found.predicted) == (0, 0, None)
+
+
+def test_how_far_a_replay_is_is_told_while_the_next_event_is_far_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between two events the bar stood where the second one was: at 100 %, for five minutes."""
+    monkeypatch.setattr(replay, "TOLD_S", 0.01)
+    scenario, workload = of(make_workload(tmp_path), system="tree")
+    path = write_workload(tmp_path / "few", events=[event(0, 0), event(1, 400_000)])
+    alone = workload._replace(publishers=[], subscriptions=[], events=read_workload(path).events)
+    players = Players(alone, scenario_network(scenario), Judge(set()))
+    told: list[float] = []
+    asyncio.run(players.play(told.append))
+    assert told == sorted(told)
+    assert told[0] < 0.5
+    assert len([share for share in told if 0 < share < 1]) > 2
+    assert told[-1] == 1
 
 
 def test_what_mqtt_cannot_carry_is_named(tmp_path: Path) -> None:

@@ -31,6 +31,8 @@ from shoal.runtime.network_file import Network
 UNDER_WAY = 64
 # Events that wait for a publisher that is held up, before the replay waits, too.
 MAX_LATE = 1_000
+# While the next event is not due, how far the replay is, is told so often.
+TOLD_S = 0.5
 # When nothing has come for so long, it may be time to stop waiting.
 PATIENCE_S = 2.0
 # When nothing has been acknowledged for so long, nothing will be.
@@ -237,9 +239,9 @@ class Players:
                 group.create_task(self._come_and_go(row, client, started_s, end_us))
             for event in events:
                 due_s = started_s + event.replay_us / 1e6
-                if due_s > loop.time():
-                    progress(event.replay_us / end_us)
-                    await asyncio.sleep(due_s - loop.time())
+                while (wait_s := due_s - loop.time()) > 0:
+                    progress((event.replay_us - 1e6 * wait_s) / end_us)
+                    await asyncio.sleep(min(wait_s, TOLD_S))
                 if event.publisher in queues:
                     await queues[event.publisher].put(event)
             for queue in queues.values():
