@@ -118,20 +118,27 @@ def axis_label(value: float) -> str:
 
 def _line(
     line: Series, x_at: Callable[[float], float], y_at: Callable[[float], float]
-) -> Markup | None:
-    commands = []
+) -> Markup:
+    """The readings as a line; those that stand between two gaps as dots, to be seen as well."""
+    commands, dots = [], []
     pen = "M"
     for (x, y), (_, after) in pairwise([*line.points, (0.0, None)]):
         if y is None:
             pen = "M"
             continue
-        # A reading between two gaps is a line without length; round caps show it as a dot.
-        dot = "h0" if pen == "M" and after is None else ""
-        commands.append(f"{pen}{x_at(x):.1f} {y_at(y):.1f}{dot}")
+        place = f"{x_at(x):.1f} {y_at(y):.1f}"
+        if pen == "M" and after is None:
+            # A line without length; round caps show it as a dot.
+            dots.append(f"M{place}h0")
+        else:
+            commands.append(f"{pen}{place}")
         pen = "L"
-    if not commands:
-        return None
-    return tag("path", d="".join(commands), stroke=line.colour, class_="series")
+    paths = (("series", commands), ("series lone", dots))
+    return join(
+        tag("path", d="".join(found), stroke=line.colour, class_=name)
+        for name, found in paths
+        if found
+    )
 
 
 def _rug(line: Series, x_at: Callable[[float], float], y: float) -> Markup:
