@@ -116,9 +116,7 @@ def axis_label(value: float) -> str:
     return f"{value:,.6g}"
 
 
-def _line(
-    line: Series, x_at: Callable[[float], float], y_at: Callable[[float], float]
-) -> Markup:
+def _line(line: Series, x_at: Callable[[float], float], y_at: Callable[[float], float]) -> Markup:
     """The readings as a line; those that stand between two gaps as dots, to be seen as well."""
     commands, dots = [], []
     pen = "M"
