@@ -92,7 +92,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     maximum_filter_tests        the same: their tests in normal form, together; 16 values of a list
                                 are one
     maximum_retained_messages   of the broker; what is published beyond it is not retained
-    maximum_retained_bytes      the same, in bytes
+    maximum_retained_bytes      the same, in bytes; each level of topics counts as 250, once where
+                                topics begin alike
     server_keep_alive_s         a longer keep alive than this, or none, is replaced by it in MQTT 5:
                                 whoever vanishes without a word is noticed after one and a half
                                 times as long; 0 takes what the client says

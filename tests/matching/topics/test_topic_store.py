@@ -57,3 +57,22 @@ def test_dollar_topics_are_hidden_from_leading_wildcards_only() -> None:
     assert list(store.matching("#")) == ["x", "x/$y", "/"]
     assert list(store.matching("+/+")) == ["x/$y", "/"]
     assert list(store.matching("$SYS/#")) == ["$SYS/a"]
+
+
+@given(st.lists(st.tuples(st.booleans(), TOPICS), max_size=20))
+def test_it_counts_its_levels(changes: list[tuple[bool, str]]) -> None:
+    store: TopicStore[int] = TopicStore()
+    for is_there, topic in changes:
+        lacking, before = store.lacking(topic), store.levels
+        if is_there:
+            store[topic] = 1
+            assert store.levels == before + lacking
+        else:
+            store.pop(topic, None)
+        beginnings = {
+            tuple(each.split("/")[:depth])
+            for each in store
+            for depth in range(1, each.count("/") + 2)
+        }
+        assert store.levels == len(beginnings)
+        assert store.lacking(topic) == (0 if is_there else store.lacking(topic))

@@ -17,6 +17,7 @@ from shoal.mqtt.codec.packets import (
     Unsubscribe,
 )
 from shoal.mqtt.codec.properties import Properties
+from shoal.mqtt.sessions.retained import LEVEL_BYTES
 from tests.mqtt.connection.standard import CODES, VERSIONS, identified, kept, pair
 from tests.mqtt.house import House
 
@@ -219,7 +220,7 @@ def test_a_store_that_is_full_still_delivers() -> None:
 
 
 def test_retained_messages_are_bounded_in_bytes() -> None:
-    house = House(maximum_retained_bytes=20)
+    house = House(maximum_retained_bytes=20 + 2 * LEVEL_BYTES)
     publisher, client = house.connect("p"), house.connect("c")
     client.subscribe("#")
     sent = [b"%d" % number * 8 for number in range(4)]

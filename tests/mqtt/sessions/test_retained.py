@@ -8,7 +8,7 @@ from shoal.matching import TopicError
 from shoal.mqtt.codec.properties import NO_PROPERTIES, Properties
 from shoal.mqtt.messages import Message
 from shoal.mqtt.sessions import retained
-from shoal.mqtt.sessions.retained import RetainedStore
+from shoal.mqtt.sessions.retained import LEVEL_BYTES, RetainedStore
 
 SENT = st.builds(
     Message,
@@ -55,15 +55,17 @@ def test_an_empty_store_has_the_digest_of_an_empty_store() -> None:
 
 @given(st.lists(SENT, max_size=12))
 def test_a_store_never_has_more_bytes_than_it_may(messages: list[Message]) -> None:
-    store = RetainedStore(10, maximum_bytes=6)
+    maximum = 2 * LEVEL_BYTES + 6
+    store = RetainedStore(10, maximum_bytes=maximum)
     for message in messages:
         store.keep(message)
         kept = list(store.matching("#", 0))
-        assert sum(each.size for each in kept) <= 6
+        levels = {each.topic[: end + 1] for each in kept for end in range(0, len(each.topic), 2)}
+        assert sum(each.size for each in kept) + LEVEL_BYTES * len(levels) <= maximum
 
 
 def test_what_has_no_room_leaves_nothing_older_behind() -> None:
-    store = RetainedStore(10, maximum_bytes=10)
+    store = RetainedStore(10, maximum_bytes=LEVEL_BYTES + 10)
     assert store.keep(Message("a", b"12345", "p", 1))
     assert not store.keep(Message("b", b"12345", "p", 2))
     assert not store.keep(Message("a", bytes(10), "p", 3))
@@ -103,3 +105,16 @@ def test_the_history_leaves_out_what_is_the_brokers_own() -> None:
 def test_a_topic_that_cannot_be() -> None:
     with pytest.raises(TopicError):
         RetainedStore(10).keep(Message("a/+", b"x", "p", 1))
+
+
+def test_each_level_of_its_own_counts() -> None:
+    deep = "/a" * 200
+    store = RetainedStore(10, maximum_bytes=LEVEL_BYTES * 202 + 2_000)
+    assert store.keep(Message(f"0{deep}", b"x", "p", 1))
+    assert not store.keep(Message(f"1{deep}", b"x", "p", 2))
+    assert store.keep(Message(f"0{deep[:-2]}/b", b"x", "p", 3))
+    assert len(store) == 2
+    assert store.keep(Message(f"0{deep}", b"y", "p", 4))
+    for topic in list(contents(store)):
+        store.keep(Message(topic, b"", "p", 5))
+    assert store.keep(Message(f"1{deep}", b"x", "p", 6))

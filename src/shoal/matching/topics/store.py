@@ -43,6 +43,8 @@ class TopicStore(MutableMapping[str, Stored], Generic[Stored]):
     def __init__(self, values: Mapping[str, Stored] | None = None) -> None:
         self._values: dict[str, Stored] = {}
         self._root = _Node()
+        # How many there are of all topics; those that begin alike share them.
+        self.levels = 0
         self.update(values or {})
 
     def __len__(self) -> int:
@@ -59,7 +61,11 @@ class TopicStore(MutableMapping[str, Stored], Generic[Stored]):
             check_topic(topic)
             node = self._root
             for level in topic.split("/"):
-                node = node.children.setdefault(level, _Node())
+                child = node.children.get(level)
+                if child is None:
+                    child = node.children[level] = _Node()
+                    self.levels += 1
+                node = child
             node.topic = topic
         self._values[topic] = value
 
@@ -73,6 +79,17 @@ class TopicStore(MutableMapping[str, Stored], Generic[Stored]):
         while levels and way[-1].topic is None and not way[-1].children:
             way.pop()
             del way[-1].children[levels.pop()]
+            self.levels -= 1
+
+    def lacking(self, topic: str) -> int:
+        """How many levels there would be more with a topic."""
+        node, levels = self._root, topic.split("/")
+        for depth, level in enumerate(levels):
+            child = node.children.get(level)
+            if child is None:
+                return len(levels) - depth
+            node = child
+        return 0
 
     def matching(self, topic_filter: str) -> Iterator[str]:
         """The stored topics that a filter matches; of a shared filter, what its members ask for.

@@ -26,6 +26,8 @@ from shoal.mqtt.messages import Message
 # Removals remembered, so that a broker which missed one does not bring the message back.
 MAX_REMOVALS = 100_000
 MAX_REMOVAL_BYTES = 32 * 2**20
+# What each level of the topics takes, but for those that several have.
+LEVEL_BYTES = 250
 # Levels of topics that are looked at before others have their turn, some 1 ms.
 SLICE_NODES = 2_000
 
@@ -37,7 +39,7 @@ class Memory(Protocol):
 
 
 class RetainedStore:
-    """At most `maximum` topics, and messages of `maximum_bytes` in all.
+    """At most `maximum` topics, and messages of `maximum_bytes` in all, with the levels of topics.
 
     Of two messages for one topic the later one stays, in whatever order they come: brokers of one
     network that have seen the same messages keep the same ones.  At equal times the publisher
@@ -84,7 +86,10 @@ class RetainedStore:
             return True
         replaced = self._messages.get(topic)
         needed = message.size - (replaced.size if replaced is not None else 0)
-        if self._bytes + needed > self.maximum_bytes:
+        levels = self._messages.levels + (
+            0 if replaced is not None else self._messages.lacking(topic)
+        )
+        if self._bytes + needed + LEVEL_BYTES * levels > self.maximum_bytes:
             if replaced is not None:
                 self._drop(topic)
                 self._remember_removal(message)
