@@ -21,6 +21,7 @@ from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.content import attributes_of
 from shoal.mqtt.door.network import (
     MAX_BATCH,
+    MAX_RECENT_BYTES,
     Door,
     network_filter,
     read_body,
@@ -337,3 +338,18 @@ def test_publications_of_one_read_are_one_request() -> None:
     sizes = [len(each.request.publications) for each in door.take()]
     assert sizes == [MAX_BATCH, 2, 1, 1]
     assert all(isinstance(each.request, PublishRequest) for each in door.take())
+
+
+def test_what_does_not_come_back_is_remembered_within_bounds(network: Network) -> None:
+    (publisher,) = connected(network, "B1")
+    for _ in range(40):
+        publisher.publish("a", bytes(1_000_000))
+    door = network["B1"].clients.door
+    assert door is not None
+    assert 0 < sum(message.size for message in door._recent.values()) <= MAX_RECENT_BYTES
+    reader = network["B1"].connect("reader")
+    reader.subscribe("a")
+    for _ in range(40):
+        publisher.publish("a", bytes(1_000_000))
+        assert len(reader.take_payloads()) == 1
+    assert len(door._recent) < 40

@@ -72,6 +72,7 @@ MAX_BATCH = 512
 MAX_BATCH_BYTES = 1_048_576
 # Messages remembered until they come back from the machine; those forgotten are read again.
 MAX_RECENT = 4_096
+MAX_RECENT_BYTES = 16 * 2**20
 # What took longer lay on a disk for a broker that was away, and that counts for its expiry; what
 # took less may only seem to, as clocks of machines differ.
 MAX_ON_THE_WAY_US = 60_000_000
@@ -137,6 +138,7 @@ class Door:
         self._sequence = started_us
         self.promising = Promising(broker_id, self._ask)
         self._recent: dict[tuple[ClientId, int], Message] = {}
+        self._recent_bytes = 0
         # What clients wait for, by the number of the publication.
         self._owed: dict[int, Owed] = {}
         self._noticed: dict[int, Callable[[int], None]] = {}
@@ -216,9 +218,13 @@ class Door:
             assured=message.qos > 0,
         )
         message.key = publication.key
-        if len(self._recent) >= MAX_RECENT:
+        size = message.size
+        # What nobody here gets does not come back.
+        if len(self._recent) >= MAX_RECENT or self._recent_bytes + size > MAX_RECENT_BYTES:
             self._recent.clear()
+            self._recent_bytes = 0
         self._recent[publication.key] = message
+        self._recent_bytes += size
         self._add(publication)
 
     def publish_again(self, owed: Owed) -> None:
@@ -294,7 +300,10 @@ class Door:
     def message(self, publication: Publication, now_us: int) -> Message | None:
         """The message that a publication carries, from here or elsewhere."""
         message = self._recent.pop(publication.key, None)
-        return read_publication(publication, now_us) if message is None else message
+        if message is None:
+            return read_publication(publication, now_us)
+        self._recent_bytes -= message.size
+        return message
 
     def _publication(
         self,
