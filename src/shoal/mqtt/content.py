@@ -108,10 +108,13 @@ class SubscriptionFilter(NamedTuple):
 
 
 def attributes_of(message: Message, json: Json = "auto") -> Attributes:
-    """What filters see, read when it is first asked for; a broker that routed it has read it."""
+    """What filters see, read when it is first asked for; a broker that routed it has read it.
+
+    It is remembered until the message is handed to all: it takes some ten times its bytes.
+    """
     attributes = message.attributes
     if attributes is None:
-        attributes = message.attributes = _read_attributes(message, json)
+        attributes = message.attributes = read_attributes(message, json)
     return attributes
 
 
@@ -120,8 +123,8 @@ def level_attribute(number: int) -> str:
     return f"{TOPIC_ATTRIBUTE}.{number}"
 
 
-def _read_attributes(message: Message, json: Json) -> Attributes:
-    """Whatever cannot be an attribute is left out."""
+def read_attributes(message: Message, json: Json) -> Attributes:
+    """What filters see; whatever cannot be an attribute is left out."""
     topic = message.topic
     short = len(topic) <= REMEMBERED_TOPIC_BYTES
     attributes = _short_topic_attributes(topic).copy() if short else _topic_attributes(topic)

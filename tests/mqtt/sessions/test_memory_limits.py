@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from shoal.mqtt.access import Everyone
-from shoal.mqtt.codec.packets import Connack, Connect, Subscribe, SubscriptionRequest
+from shoal.mqtt.codec.packets import Connack, Connect, Publish, Subscribe, SubscriptionRequest
 from shoal.mqtt.codec.properties import Properties
 from shoal.mqtt.codec.reason_codes import ReasonCode
-from shoal.mqtt.content import SUBSCRIPTION_BYTES, TEST_BYTES
+from shoal.mqtt.content import SUBSCRIPTION_BYTES, TEST_BYTES, Json
+from shoal.mqtt.messages import Message
 from tests.mqtt.house import Client, House
 from tests.mqtt.network_house import Network
 from tests.mqtt.sessions.test_user_queues import Named
@@ -119,3 +121,57 @@ def test_a_session_comes_with_all_it_has_whatever_the_limits() -> None:
     assert there.clients.subscriptions.bytes > EACH
     network.after(60)
     assert here.clients.subscriptions.bytes == 0
+
+
+@pytest.mark.parametrize("networked", [True, False])
+@pytest.mark.parametrize("asked", ["a?x=1", "a"])
+@pytest.mark.parametrize("qos", [0, 1])
+@pytest.mark.parametrize("count", [1, 3])
+def test_what_filters_see_is_not_kept_with_what_waits(
+    monkeypatch: pytest.MonkeyPatch, networked: bool, asked: str, qos: int, count: int
+) -> None:
+    network = Network("B1", "B2")
+    house = network["B2"] if networked else House()
+    waiting: list[Message] = []
+    enter = house.clients.backlog.enter
+
+    def watch(message: Message) -> None:
+        waiting.append(message)
+        enter(message)
+
+    monkeypatch.setattr(house.clients.backlog, "enter", watch)
+    client = house.connect("c")
+    client.connection.pause()
+    client.subscribe(asked, qos=qos)
+    client.is_listening = False
+    publisher = (network["B1"] if networked else house).connect("p")
+    publisher.send(*(Publish("a", b'{"x": 1}', qos, packet_id=qos * at) for at in range(1, count)))
+    publisher.publish("a", b'{"x": 1}', qos=qos)
+    assert len(waiting) == count
+    assert [message.attributes for message in waiting] == [None] * count
+
+
+@pytest.mark.parametrize("networked", [True, False])
+def test_nor_with_what_is_retained(networked: bool) -> None:
+    network = Network("B1", "B2")
+    house = network["B1"] if networked else House()
+    client = house.connect("c")
+    client.subscribe("a?x=1")
+    house.connect("p").publish("a", b'{"x": 1}', retain=True)
+    client.subscribe("$where/x<2/+")
+    assert client.take_payloads() == [b'{"x": 1}'] * 2
+    (kept,) = house.clients.retained.matching("a", house.now_us)
+    assert kept.attributes is None
+
+
+@pytest.mark.parametrize("json", ["auto", "never"])
+def test_groups_see_what_other_subscriptions_see(json: Json) -> None:
+    network = Network("B1", "B2")
+    for site in network.sites.values():
+        assert site.clients.door is not None
+        site.clients.door.json = site.clients.subscriptions._json = json
+    member, client = network["B2"].connect("m"), network["B1"].connect("c")
+    member.subscribe("$share/g/a?x=1")
+    client.subscribe("a?x=1")
+    network["B1"].connect("p").publish("a", b'{"x": 1}')
+    assert len(member.take()) == len(client.take()) == (json == "auto")

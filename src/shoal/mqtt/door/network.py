@@ -118,7 +118,7 @@ class Door:
 
     def __init__(self, broker_id: BrokerId, started_us: int, json: Json = "auto") -> None:
         self._broker_id = broker_id
-        self._json = json
+        self.json = json
         # Whether a link of this broker is down, where publications go straight to it: what others
         # had for it may come over that one only.  In a tree they find clients that have moved.
         self.waits_for_links: Callable[[], bool] = lambda: False
@@ -213,7 +213,7 @@ class Door:
         publication = self._publication(
             client,
             message.published_us,
-            attributes_of(message, self._json),
+            attributes_of(message, self.json),
             write_body(message),
             assured=message.qos > 0,
         )
@@ -240,7 +240,7 @@ class Door:
                 publisher=publisher,
                 sequence=sequence,
                 published_us=message.published_us,
-                attributes=attributes_of(message, self._json),
+                attributes=attributes_of(message, self.json),
                 body=write_body(message),
                 assured=True,
                 again=True,

@@ -72,7 +72,8 @@ class Membership:
         Yields how many places of topic filters were looked at.
         """
         yield from self._groups.search(message.topic)
-        yield from self._groups.matching(message.topic, [attributes_of(message)], [names])
+        attributes = attributes_of(message, self._door.json)
+        yield from self._groups.matching(message.topic, [attributes], [names])
 
     # --- what happens here --------------------------------------------------------------------
 

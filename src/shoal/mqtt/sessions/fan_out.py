@@ -68,13 +68,16 @@ class FanOut:
         if self._gathered:
             self.settle()
         if not self.spreading.is_on:
-            return self._route(message, now_us)
+            found = self._route(message, now_us)
+            message.attributes = None
+            return found
         self._note_spread(message)
         self.spreading.then(partial(self._route_later, message))
         return 1
 
     def _route_later(self, message: Message, now_us: int) -> None:
         self._route(message, now_us)
+        message.attributes = None
         if not self.spreading.is_stepping:
             self._note_end(message)
 

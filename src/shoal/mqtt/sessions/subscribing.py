@@ -30,7 +30,7 @@ from shoal.mqtt.content import (
     FilterQuotaError,
     FilterReader,
     Json,
-    attributes_of,
+    read_attributes,
     work_on,
 )
 from shoal.mqtt.limits import Limits
@@ -273,9 +273,7 @@ class Subscribing:
                 yield None
                 continue
             if content != EVERYTHING:
-                left -= tests
-                if message.attributes is None:
-                    left -= message.size // BYTES_PER_TEST
+                left -= tests + message.size // BYTES_PER_TEST
                 if left < 0:
                     left = SLICE_TESTS
                     yield None
@@ -283,6 +281,6 @@ class Subscribing:
                 return
             if subscription.no_local and session.client_id == message.publisher:
                 continue
-            if content == EVERYTHING or matches(content, attributes_of(message, self._json)):
+            if content == EVERYTHING or matches(content, read_attributes(message, self._json)):
                 qos = min(message.qos, subscription.qos)
                 yield Outgoing(message, qos, True, subscription.identifiers)

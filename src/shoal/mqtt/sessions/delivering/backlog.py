@@ -131,6 +131,8 @@ class Backlog:
             self.bytes += ENTRY_BYTES
         else:
             self.bytes += ENTRY_BYTES + MESSAGE_BYTES + message.size
+            # Filters have seen them, and they may take ten times as much.
+            message.attributes = None
         message.keepers += 1
         if self.bytes > self._maximum_bytes and not self.is_full:
             self._make_room()
