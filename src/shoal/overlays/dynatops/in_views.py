@@ -65,7 +65,7 @@ class InViews(BaseStrategy):
         self.broker = context.broker
         self.membership = Membership(context, parameters, place, self._begin, self._is_free)
         self.ways = Ways(self.membership)
-        self._is_ready = self._has_begun = False
+        self._is_ready = False
         self._now_us = 0
 
     # --- what a system adds -------------------------------------------------------------------
@@ -131,7 +131,7 @@ class InViews(BaseStrategy):
         match key:
             case ("members", name):
                 self.membership.timer(name, now_us, out)
-            case ("begin",) if self.membership.view is not None and not self._has_begun:
+            case ("begin",) if self.membership.view is not None and not self.ways.has_begun:
                 self._begin(now_us, out)
 
     def link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
@@ -209,7 +209,7 @@ class InViews(BaseStrategy):
     def _begin(self, now_us: int, out: list[Effect]) -> None:
         view = self.membership.view
         assert view is not None
-        self._now_us, self._has_begun = now_us, True
+        self._now_us = now_us
         early = self.ways.begin()
         self.begin_routing(view, out)
         self.interests.begin(out)

@@ -2,7 +2,8 @@
 
 What goes from one broker to another goes one way in a view, so nothing is overtaken, and what is
 lost with a link is followed by nothing.  What belongs to a view that has not begun here yet waits
-for it; what belongs to one that is over is dropped: it is said or sent again in the next.
+for it, also in the first, before which a broker that is slow to start hears others; what belongs to
+one that is over is dropped: it is said or sent again in the next.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ class Ways:
         # What waits for a link that is to come up, and for a view that is to begin.
         self._queued: dict[BrokerId, list[Message]] = {}
         self._early: list[OfView] = []
+        self.has_begun = False
 
     def __len__(self) -> int:
         """How many messages wait."""
@@ -90,12 +92,14 @@ class Ways:
     def is_due(self, message: OfView) -> bool:
         """Whether the message belongs to the view that there is; what is early is kept."""
         view = self._membership.view
-        if view is None or message.age > view.age:
+        if view is None or not self.has_begun or message.age > view.age:
             self._early.append(message)
-        return view is not None and message.age == view.age
+            return False
+        return message.age == view.age
 
     def begin(self) -> list[OfView]:
         """A view has begun: nothing waits of the last one; what was early for this one."""
+        self.has_begun = True
         self._queued.clear()
         early, self._early = self._early, []
         return [message for message in early if self.is_due(message)]
