@@ -86,6 +86,19 @@ def test_bands_have_two_sides(band: Band, value: float, verdict: tuple[str, str]
     assert band.verdict(value) == verdict
 
 
+@pytest.mark.parametrize(
+    ("band", "worse", "better"),
+    [
+        (at_least(4.2), "2 % less", "10 % more"),
+        (at_most(100), "2 % more", "10 % less"),
+        (cut_by(0.68), "half a point less", "5 points more"),
+        (share_of_at_most(0.32), "half a point more", "10 % less"),
+    ],
+)
+def test_a_band_says_why_it_has_each_side(band: Band, worse: str, better: str) -> None:
+    assert band.reason.startswith(f"{worse} (as it is rounded) to {better} (another seed")
+
+
 def test_findings_are_in_the_claims_order() -> None:
     claims = [CLAIM._replace(id=id, is_own=True) for id in ("c", "a", "b")]
     found = judge_claims(claims, 1, "quotes")

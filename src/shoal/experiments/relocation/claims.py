@@ -88,7 +88,11 @@ _IDENTICAL = within(
 _LINE = within(LINEAR, 1, f"a correlation of {LINEAR} is a line in a figure")
 _MORE = within(math.nextafter(1, 2), NOWHERE, "any more: the paper gives no figure")
 _NEARLY_ALL = within(0.8, 1, "four of five, up to all")
-_MATCHES = Band(1 - ALIKE, 1 + ALIKE, "less", f"{percent(ALIKE)} either way", 1)
+_MATCHES = Band(
+    1 - ALIKE, 1 + ALIKE, "less",
+    f"{percent(ALIKE)} either way: each may be off by the 2 % that a publisher stays for; less "
+    "load is better", 1,
+)  # fmt: skip
 
 
 def _bytes(value: float) -> str:

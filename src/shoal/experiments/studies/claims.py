@@ -39,6 +39,8 @@ SEED = "another seed changes it by as much"
 POINTS = 0.05
 # A figure is printed to two digits.
 ROUNDED = 0.02
+# A share is printed as a whole number of points.
+HALF_A_POINT = 0.005
 
 
 class Outcome(NamedTuple):
@@ -80,28 +82,37 @@ class Band(NamedTuple):
         return f"by {100 * abs(value / self.figure - 1):.0f} %"
 
 
+def _reason(worse: str, better: str) -> str:
+    """Why a band has both its sides: how the paper rounds, and what a seed explains."""
+    return f"{worse} (as it is rounded) to {better} ({SEED})"
+
+
 def at_least(figure: float) -> Band:
     """A gain: the paper's, rounded as it prints it, or more by what a seed explains."""
     low, high = figure * (1 - ROUNDED), figure * (1 + SHARE)
-    return Band(low, high, "more", f"up to {100 * SHARE:.0f} % more: {SEED}", figure)
+    reason = _reason(f"{100 * ROUNDED:.0f} % less", f"{100 * SHARE:.0f} % more")
+    return Band(low, high, "more", reason, figure)
 
 
 def at_most(figure: float) -> Band:
     """A cost: the paper's, rounded as it prints it, or less by what a seed explains."""
     low, high = figure * (1 - SHARE), figure * (1 + ROUNDED)
-    return Band(low, high, "less", f"up to {100 * SHARE:.0f} % less: {SEED}", figure)
+    reason = _reason(f"{100 * ROUNDED:.0f} % more", f"{100 * SHARE:.0f} % less")
+    return Band(low, high, "less", reason, figure)
 
 
 def cut_by(share: float) -> Band:
     """A figure lower by a share: the paper's, or more by some points."""
-    reason = f"up to {100 * POINTS:.0f} points more: {SEED}"
-    return Band(share - 0.005, share + POINTS + 0.005, "more", reason, share, in_points=True)
+    reason = _reason("half a point less", f"{100 * POINTS:.0f} points more")
+    high = share + POINTS + HALF_A_POINT
+    return Band(share - HALF_A_POINT, high, "more", reason, share, in_points=True)
 
 
 def share_of_at_most(share: float) -> Band:
     """A share that a cost takes: the paper's, or less by a tenth of it."""
-    reason = f"up to {100 * SHARE:.0f} % less: {SEED}"
-    return Band(share * (1 - SHARE), share + 0.005, "less", reason, share, in_points=True)
+    reason = _reason("half a point more", f"{100 * SHARE:.0f} % less")
+    high = share + HALF_A_POINT
+    return Band(share * (1 - SHARE), high, "less", reason, share, in_points=True)
 
 
 def about(figure: float, share: float = SHARE, reason: str = SEED) -> Band:
