@@ -223,6 +223,21 @@ def test_options_that_do_not_go(shell: Shell, options: list[str], complaint: str
     assert complaint in err
 
 
+@pytest.mark.parametrize("options", [[], ["--engine", "naive"]])
+def test_what_a_table_has_is_named_beside_what_it_lacks(shell: Shell, options: list[str]) -> None:
+    """Only columns that filters ask for were named: `there are dep_delay`, of two."""
+    subscriptions, publications = shell.folder / "s.csv", shell.folder / "p.csv"
+    subscriptions.write_text("id,filter\ns,dep_delay > 1 AND crrier = 'UA'\nt,gate = 1\n")
+    publications.write_text("id,carrier,dep_delay\np1,UA,45\n")
+    files = ["--subscriptions", str(subscriptions), "--publications", str(publications)]
+    code, _, err = shell.run(*files, *options)
+    assert code == 0
+    assert "no publication has crrier, and `crrier = 'UA'` asks for it; did you mean carr" in err
+    assert (
+        "no publication has gate, and `gate = 1` asks for it; there are carrier, dep_delay" in err
+    )
+
+
 def test_small_tables_wait_for_no_library(tmp_path: Path) -> None:
     """Importing any of these takes longer than to match 2,000 rows."""
     (tmp_path / "s.csv").write_text("id,filter\nlate,dep_delay > 30\nany,TRUE\n")

@@ -28,6 +28,12 @@ POP = {"system": "pop", "pop": {"threshold": 100, "least_gain_percent": 2}}
             "Publishers publish at most 84 times; grape.trace_session_length needs 100: nobody can "
             "move.",
         ),
+        (
+            POP,
+            1,
+            False,
+            "Publishers publish at most once; pop.threshold needs 100: nobody can move",
+        ),
         (POP, 84, False, "Publishers publish at most 84 times; pop.threshold needs 100: nobody c"),
         (GRAPE, 100, True, "grape decided, and moving never promised enough (grape.least_gain_per"),
         (GRAPE, 100, False, "grape decided nothing."),

@@ -30,11 +30,12 @@ BATCH_ROWS = 65_536
 
 
 class Publications:
-    """The keys of a table, and those of its attributes that are asked for."""
+    """The keys of a table, those of its attributes that are asked for, and the names of all."""
 
-    def __init__(self, keys: pa.Table, attributes: pa.Table) -> None:
+    def __init__(self, keys: pa.Table, attributes: pa.Table, known: Sequence[str] = ()) -> None:
         self.keys = keys
         self.attributes = attributes
+        self.known = known
 
     @classmethod
     def of(
@@ -55,7 +56,7 @@ class Publications:
                     f"publications do not have{hint}"
                 )
         columns = {name: _typed(name, there[name]) for name in wanted.attributes if name in there}
-        return cls(table.select(key), pa.table(columns))
+        return cls(table.select(key), pa.table(columns), list(there))
 
     def __len__(self) -> int:
         return int(self.keys.num_rows)
@@ -77,7 +78,7 @@ class Publications:
 
     def first(self, most: int | None) -> Publications:
         """The first rows; all without a number."""
-        return Publications(self.keys[:most], self.attributes[:most])
+        return Publications(self.keys[:most], self.attributes[:most], self.known)
 
     def rows(self) -> Iterator[tuple[object, dict[str, Value]]]:
         """Each publication's name and its attributes, without those that are missing."""

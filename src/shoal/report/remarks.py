@@ -51,9 +51,9 @@ def _too_few(scenario: Mapping[str, Any], checks: Mapping[str, Any]) -> list[str
     needed = scenario.get(system, {}).get(key)
     if most is None or needed is None or most >= needed:
         return []
+    times = "once" if most == 1 else f"{count(most)} times"
     return [
-        f"publishers publish at most {count(most)} times; {system}.{key} needs {count(needed)}: "
-        "nobody can move"
+        f"publishers publish at most {times}; {system}.{key} needs {count(needed)}: nobody can move"
     ]
 
 

@@ -175,18 +175,19 @@ def _run(lines: LineOptions, tables: SparkOptions, subscriptions: Path, publicat
         with table_errors(subscriptions=subscriptions, publications=publications):
             _print(match_frames(wanted, given, tables.out, overwrite=tables.overwrite))
         return
+    known: Sequence[str] = ()
     if isinstance(wanted, Path) or isinstance(given, Path):
         from shoal.cli.matching.frames import as_lines
 
         with table_errors(subscriptions=subscriptions, publications=publications):
-            wanted, given = as_lines(wanted, given)
+            wanted, given, known = as_lines(wanted, given)
     if lines.explain:
         from shoal.cli.matching.explanations import explanations
 
         for explanation in explanations(wanted, given, as_json=lines.as_json):
             print(explanation)
         return
-    warn(kind_complaints(wanted, given))
+    warn(kind_complaints(wanted, given, known))
     names = [publication.id for publication in given]
     _print(zip(names, _match(lines.engine, wanted, given), strict=True))
 

@@ -139,13 +139,18 @@ def _read_file(path: Path, read: Callable[[Mapping[str, Any], int], Record]) -> 
 
 
 def kind_complaints(
-    subscriptions: Sequence[ReadSubscription], publications: Sequence[ReadPublication]
+    subscriptions: Sequence[ReadSubscription],
+    publications: Sequence[ReadPublication],
+    known: Sequence[str] = (),
 ) -> Iterator[str]:
-    """What filters ask of publications in vain, a line per attribute."""
+    """What filters ask of publications in vain, a line per attribute.
+
+    `known` are attributes that there are beside those that the publications here have.
+    """
     from shoal.pipeline.checks.kind_checks import Asked, complaints
 
     tests = Asked.of(each.filter for each in subscriptions)
-    return complaints(tests, [each.attributes for each in publications])
+    return complaints(tests, [each.attributes for each in publications], known)
 
 
 def warn(complaints: Iterable[str]) -> None:

@@ -39,7 +39,9 @@ def match_frames(
     check_new(out, overwrite=overwrite)
     wanted = _subscriptions(subscriptions)
     given = _publications(publications, wanted)
-    warn(kind_complaints(_wanted_lines(wanted, _LOOKED_AT), _given_lines(given, _LOOKED_AT)))
+    known = _known(given)
+    looked_at = _wanted_lines(wanted, _LOOKED_AT), _given_lines(given, _LOOKED_AT)
+    warn(kind_complaints(*looked_at, known))
     if out is None:
         return _answers(wanted, given)
     _write(wanted, given, out, overwrite=overwrite)
@@ -48,10 +50,18 @@ def match_frames(
 
 def as_lines(
     subscriptions: Wanted, publications: Given
-) -> tuple[list[ReadSubscription], list[ReadPublication]]:
-    """Tables as the lines that they could have been: for what goes pair by pair."""
+) -> tuple[list[ReadSubscription], list[ReadPublication], Sequence[str]]:
+    """Tables as the lines that they could have been: for what goes pair by pair.
+
+    And which attributes publications have, read or not.
+    """
     wanted = _subscriptions(subscriptions)
-    return _wanted_lines(wanted), _given_lines(_publications(publications, wanted))
+    given = _publications(publications, wanted)
+    return _wanted_lines(wanted), _given_lines(given), _known(given)
+
+
+def _known(given: Publications | Sequence[ReadPublication]) -> Sequence[str]:
+    return () if isinstance(given, Sequence) else given.known
 
 
 def _subscriptions(given: Wanted) -> Subscriptions:

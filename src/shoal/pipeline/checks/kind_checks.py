@@ -69,8 +69,13 @@ class Asked:
             known[kind] = test if isinstance(test, str) else _text(test)
 
 
-def complaints(tests: Asked, publications: Sequence[Attributes]) -> Iterator[str]:
-    """What no publication, or not every one, can answer; a line per attribute."""
+def complaints(
+    tests: Asked, publications: Sequence[Attributes], known: Sequence[str] = ()
+) -> Iterator[str]:
+    """What no publication, or not every one, can answer; a line per attribute.
+
+    `known` are attributes that there are, though these publications were read without them.
+    """
     rows = publications[:SAMPLE]
     found: dict[str, Counter[Kind]] = {}
     for attributes in rows:
@@ -79,23 +84,22 @@ def complaints(tests: Asked, publications: Sequence[Attributes]) -> Iterator[str
     if rows:
         first = "" if len(rows) == len(publications) else "the first "
         for attribute, asked in sorted(tests.by_attribute.items()):
-            yield from _complaint(attribute, asked, found, first, rows)
+            if attribute in found:
+                yield from _complaint(attribute, asked, found[attribute], first, rows)
+                continue
+            test = next(iter(asked.values()))
+            hint = did_you_mean(attribute, sorted({*found, *known} - {attribute}))
+            none = f"none of {first}{len(rows):,} publications" if first else "no publication"
+            yield f"{none} has {attribute}, and `{test}` asks for it{hint}"
 
 
 def _complaint(
     attribute: str,
     asked: Mapping[Kind, str],
-    found: Mapping[str, Counter[Kind]],
+    counts: Counter[Kind],
     first: str,
     rows: Sequence[Attributes],
 ) -> Iterator[str]:
-    counts = found.get(attribute)
-    if counts is None:
-        test = next(iter(asked.values()))
-        hint = did_you_mean(attribute, sorted(found))
-        none = f"none of {first}{len(rows):,} publications" if first else "no publication"
-        yield f"{none} has {attribute}, and `{test}` asks for it{hint}"
-        return
     for kind, test in asked.items():
         others = {each: n for each, n in counts.items() if each not in asked}
         if not counts[kind]:
