@@ -1,4 +1,13 @@
-from shoal.report.drawing.charts import MAX_BARS, Series, bar_chart, line_chart, ticks
+from shoal.report.drawing.charts import (
+    BAR_HEIGHT,
+    CHARACTER,
+    MAX_BARS,
+    TOP,
+    Series,
+    bar_chart,
+    line_chart,
+    ticks,
+)
 
 
 def test_ticks_are_round_and_inside() -> None:
@@ -42,3 +51,24 @@ def test_the_busiest_brokers_are_shown_first_up_to_the_limit() -> None:
     assert drawing.count("<g>") == MAX_BARS
     assert drawing.index(f"b{MAX_BARS + 19}:") < drawing.index(f"b{MAX_BARS + 18}:")
     assert "<title>b19:" not in drawing
+
+
+def below_bars(brokers: list[str]) -> tuple[str, float]:
+    """The drawing, and how much room there is below the bars."""
+    loads = [dict.fromkeys(brokers, 1.0)]
+    drawing = bar_chart(loads, names=("x",), colours=("#000",), unit="messages/s")
+    height = float(drawing.split('viewBox="0 0 ')[1].split('"')[0].split()[1])
+    return drawing, height - TOP - BAR_HEIGHT
+
+
+def test_names_below_bars_are_whole_and_inside_the_drawing() -> None:
+    """`strasbourg` was `strasb…`, and of that the first letter lay outside."""
+    few, _ = below_bars(["strasbourg", "lyon"])
+    assert ">strasbourg<" in few
+    assert "rotate" not in few
+    many, room = below_bars([f"strasbourg{number:02}" for number in range(30)])
+    assert ">strasbourg29<" in many
+    assert "rotate" in many
+    assert room > len("strasbourg29") * CHARACTER
+    long, _ = below_bars(["a broker with a very long name"])
+    assert ">a broker with a\N{HORIZONTAL ELLIPSIS}<" in long

@@ -27,6 +27,8 @@ RUG_ROW = 13
 # More bars than this cannot be told apart; the highest are shown and the caption says so.
 MAX_BARS = 90
 BAR_HEIGHT = 190
+# A broker's name below its bar: as many characters of it at most, each so wide.
+NAME_LENGTH, CHARACTER = 16, 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,6 +179,12 @@ def bar_chart(
     y_end = max([load for each in loads for load in each.values()], default=0.0) * 1.05 or 1.0
     slot = (WIDTH - LEFT - RIGHT) / max(len(shown), 12)
     bottom = TOP + BAR_HEIGHT
+    labels = [
+        name if len(name) <= NAME_LENGTH else name[: NAME_LENGTH - 1] + "\N{HORIZONTAL ELLIPSIS}"
+        for name in shown
+    ]
+    longest = CHARACTER * max(map(len, labels), default=0)
+    is_flat = longest <= slot
     looks = [(0.08, 0.84, 0.38), (0.3, 0.4, 1.0)][-len(loads) :]
 
     def y_at(value: float) -> float:
@@ -186,7 +194,7 @@ def bar_chart(
     for y in ticks(0.0, y_end, 4):
         marks.append(tag("line", x1=LEFT, x2=WIDTH - RIGHT, y1=y_at(y), y2=y_at(y), class_="grid"))
         marks.append(tag("text", axis_label(y), x=LEFT - 8, y=y_at(y) + 4, class_="tick end"))
-    for index, broker in enumerate(shown):
+    for index, (broker, label) in enumerate(zip(shown, labels, strict=True)):
         x = LEFT + index * slot
         values = [each.get(broker, 0.0) for each in loads]
         said = ", ".join(
@@ -203,14 +211,14 @@ def bar_chart(
                         looks, values, colours, strict=True
                     )
                 ],
-                _bar_label(broker, x + slot / 2, bottom + 6),
+                _bar_label(label, x + slot / 2, bottom, is_flat=is_flat),
             )
         )
     return tag(
         "svg",
         marks,
         tag("text", unit, x=LEFT, y=TOP - 3, class_="unit"),
-        viewBox=f"0 0 {WIDTH} {bottom + 48}",
+        viewBox=f"0 0 {WIDTH} {bottom + (24 if is_flat else 10 + longest)}",
         class_="bars",
         role="img",
         aria_label=f"load per broker, {' and '.join(names)}",
@@ -223,8 +231,9 @@ def _bar(x: float, width: float, y: float, bottom: float, colour: str, opacity: 
     )
 
 
-def _bar_label(broker: str, x: float, y: float) -> Markup:
-    text = broker if len(broker) <= 7 else broker[:6] + "\N{HORIZONTAL ELLIPSIS}"
-    return tag(
-        "text", text, transform=f"translate({x + 3:.1f} {y:.1f}) rotate(-90)", class_="tick end"
-    )
+def _bar_label(label: str, x: float, bottom: float, *, is_flat: bool) -> Markup:
+    """A name below a bar; from the bar downwards where it is wider than there is room for."""
+    if is_flat:
+        return tag("text", label, x=x, y=bottom + 16, class_="tick middle")
+    place = f"translate({x + 3:.1f} {bottom + 6:.1f}) rotate(-90)"
+    return tag("text", label, transform=place, class_="tick end")
