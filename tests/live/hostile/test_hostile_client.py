@@ -18,7 +18,7 @@ import pytest
 
 from shoal.mqtt.codec.encoder import encode
 from shoal.mqtt.codec.packet_types import MQTT_3_1_1, MQTT_5
-from shoal.mqtt.codec.packets import Connect
+from shoal.mqtt.codec.packets import Connect, Publish
 from shoal.mqtt.codec.properties import Properties
 from shoal.runtime.doors.entry.passwords import password_line
 from tests.live.processes import Processes, up
@@ -84,6 +84,8 @@ def worst_of_all() -> Iterator[Hostile]:
         for is_connected in (False, True):
             who = "" if is_connected else ", by a stranger"
             yield Hostile(f"flood: {name}{who}", is_connected, (data * FLOOD_READS,), lasts_s=1)
+    large = encode(Publish("nobody/asks", bytes(1_000_000)), MQTT_5)
+    yield Hostile("flood: what nobody asks for", True, (large * 200,), lasts_s=1)
 
 
 async def _connect(host: str, port: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
