@@ -35,7 +35,7 @@ def profile(stage: Stage, broker: str) -> tuple[float, dict[str, float]]:
     strategy = stage.brokers[broker]._strategy
     assert isinstance(strategy, Relocation)
     assert isinstance(strategy.tracer, Pop)
-    found = strategy.tracer._tracing.profile("P")
+    found = strategy.tracer.traces.profile("P")
     assert found is not None
     return found.local, found.behind
 

@@ -43,6 +43,7 @@ class Guide:
     def __init__(self, context: BrokerContext, parameters: Parameters, send_away: SendAway) -> None:
         self.broker = context.broker
         self.told: list[str] = []
+        self.traces = self
         self._send_away = send_away
 
     def start(self, out: list[Effect]) -> None:
@@ -66,7 +67,10 @@ class Guide:
             " ".join([*route.neighbours, *(name for name, _ in route.clients)]) for route in routes
         )
         self.told.append(f"{len(forwarded)} from {upstream}: {', '.join(ways)}")
-        if (self.broker, upstream) == ("B1", None):
+
+    def published(self, forwarded: Sequence[Forwarded], now_us: int, out: list[Effect]) -> None:
+        self.note(forwarded, None, now_us, out)
+        if self.broker == "B1":
             self._send_away(forwarded[0][0].publication.publisher, PATH, now_us, out)
 
     def receive(self, neighbour: str, message: Message, now_us: int, out: list[Effect]) -> None:

@@ -57,17 +57,6 @@ def test_a_route_names_each_neighbour_and_client_once() -> None:
     assert goes(table, x=4) == (("B2", "B3"), (("C", ("second", "fifth")),))
 
 
-def test_a_route_without_its_way_back_is_made_once() -> None:
-    table = RoutingTable()
-    for hop in ("B2", "B3", None):
-        table.add_subscription(subscription(f"s{hop}", "x > 1"), hop)
-    route = table.routes.of({"x": 2})
-    for hop, others in (("B2", ("B3",)), ("B4", ("B2", "B3")), (None, ("B2", "B3"))):
-        onward = route.without(hop)
-        assert (onward.neighbours, onward.clients) == (others, (("C", ("sNone",)),))
-        assert route.onward[hop] is onward
-
-
 def test_two_entries_of_one_id_in_turn() -> None:
     table = RoutingTable()
     old = table.add_subscription(subscription("s", "x > 1"), "B2")

@@ -45,6 +45,7 @@ _OF_THE_TREE = frozenset(
         Unsubscribe,
     )
 )
+_LEAVING = frozenset(LeavingMessage.__subclasses__())
 
 
 class Relocation(AroundTree):
@@ -57,6 +58,7 @@ class Relocation(AroundTree):
         super().__init__(tree)
         self.migrations = migrations
         self.tracer = tracer
+        self._traces = tracer.traces
         self._neighbours = tree.propagation.neighbours
         tree.surround(self)
 
@@ -80,13 +82,14 @@ class Relocation(AroundTree):
             forwarded = self.tree.forwarding.forward(
                 message.publications, message.hops, neighbour, out
             )
-            self.tracer.note(forwarded, neighbour, now_us, out)
+            self._traces.note(forwarded, neighbour, now_us, out)
             return
-        if isinstance(message, LeavingMessage):
+        kind = type(message)
+        if kind in _LEAVING:
             self.tree.receive(neighbour, message, now_us, out)
             return
         self.tree.heard()
-        if type(message) not in _OF_THE_TREE:
+        if kind not in _OF_THE_TREE:
             self.tracer.receive(neighbour, message, now_us, out)
             return
         match message:
@@ -175,7 +178,8 @@ class Relocation(AroundTree):
         """Send on what a local client has published, and has been accepted."""
         if accepted:
             marked = self.tracer.mark(client, accepted, now_us)
-            self.tracer.note(self.tree.forwarding.forward(marked, 0, None, out), None, now_us, out)
+            forwarded = self.tree.forwarding.forward(marked, 0, None, out)
+            self.tracer.published(forwarded, now_us, out)
 
     # --- links that change --------------------------------------------------------------------
 

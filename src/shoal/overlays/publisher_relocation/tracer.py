@@ -19,11 +19,31 @@ SendAway = Callable[[ClientId, tuple[BrokerId, ...], int, list[Effect]], None]
 """Tells a local publisher to go to the end of a path; the tracer hears `left` of it in any case."""
 
 
+class Traces(Protocol):
+    """What a tracer keeps of publications that pass its broker."""
+
+    def note(
+        self,
+        forwarded: Sequence[Forwarded],
+        upstream: BrokerId | None,
+        now_us: int,
+        out: list[Effect],
+    ) -> object:
+        """Publications, marked or not, came from upstream, and went these ways.
+
+        They did not go back upstream, where a route says that, too.
+        """
+
+
 class Tracer(Protocol):
     """One broker's part in it.
 
     Its timers' keys are a name and a publisher; the names are its own.
     """
+
+    @property
+    def traces(self) -> Traces:
+        """The same object for the tracer's life."""
 
     @property
     def held_bytes(self) -> int:
@@ -39,14 +59,8 @@ class Tracer(Protocol):
     ) -> tuple[RoutedPublication, ...]:
         """The same publications of a local publisher, with those marked that are to be traced."""
 
-    def note(
-        self,
-        forwarded: Sequence[Forwarded],
-        upstream: BrokerId | None,
-        now_us: int,
-        out: list[Effect],
-    ) -> None:
-        """Publications, marked or not, at least one, came from upstream, and went these ways."""
+    def published(self, forwarded: Sequence[Forwarded], now_us: int, out: list[Effect]) -> None:
+        """Those of a local publisher, marked or not, at least one, went these ways: note them."""
 
     # --- what others say ----------------------------------------------------------------------
 

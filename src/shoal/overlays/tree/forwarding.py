@@ -14,7 +14,7 @@ from shoal.matching import Outcomes
 from shoal.model import BrokerId
 from shoal.overlays.tree.routing_table import Route
 
-# A publication, and the way it went on from one broker.
+# A publication, and the way it went from one broker.
 Forwarded = tuple[RoutedPublication, Route]
 
 
@@ -33,30 +33,29 @@ class Forwarding:
     ) -> Sequence[Forwarded]:
         """Send publications to each neighbour with a match but `hop`, deliver to local clients.
 
-        Returns them with their routes, without the way back.
+        Returns them with their routes; `hop` may be among the neighbours of these.
         """
         if len(publications) == 1:
             routed = publications[0]
             route = self._routes.of(routed.publication.attributes)
-            route = route.onward.get(hop) or route.without(hop)
             for client, subscriptions in route.clients:
                 out.append(Deliver(client, routed, subscriptions, hops))
             batch = None
             for neighbour in route.neighbours:
-                batch = batch or PublicationBatch(publications, hops + 1)
-                out.append(Send(neighbour, batch))
+                if neighbour != hop:
+                    batch = batch or PublicationBatch(publications, hops + 1)
+                    out.append(Send(neighbour, batch))
             return ((routed, route),)
         remote: dict[BrokerId, list[RoutedPublication]] = {}
         routes = self._routes.of_each([routed.publication.attributes for routed in publications])
-        onward = [route.onward.get(hop) or route.without(hop) for route in routes]
-        forwarded = list(zip(publications, onward, strict=True))
+        forwarded = list(zip(publications, routes, strict=True))
         for routed, route in forwarded:
             for client, subscriptions in route.clients:
                 out.append(Deliver(client, routed, subscriptions, hops))
             for neighbour in route.neighbours:
                 if neighbour in remote:
                     remote[neighbour].append(routed)
-                else:
+                elif neighbour != hop:
                     remote[neighbour] = [routed]
         whole = PublicationBatch(publications, hops + 1)
         for neighbour, part in remote.items():

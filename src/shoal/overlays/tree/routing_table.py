@@ -123,11 +123,11 @@ class SubscriptionEntry:
 class Route:
     """Where a publication goes: the neighbours, and the local clients with their subscriptions.
 
-    Both in the order of their first entries in the match.  One route is made for all publications
-    that match the same entries, and one of it, `without` its way back, for all that came that way.
+    Both in the order of their first entries in the match.  Routes are told apart by what they are,
+    not by what they say: one is made for all publications that match the same entries.
     """
 
-    __slots__ = ("clients", "neighbours", "onward")
+    __slots__ = ("clients", "neighbours")
 
     def __init__(
         self,
@@ -136,14 +136,6 @@ class Route:
     ) -> None:
         self.neighbours = neighbours
         self.clients = clients
-        # By where publications came from, what they take: once it was asked for.
-        self.onward: dict[BrokerId | None, Route] = {}
-
-    def without(self, hop: BrokerId | None) -> Route:
-        """What publications take that came from `hop`."""
-        others = tuple(each for each in self.neighbours if each != hop)
-        self.onward[hop] = onward = Route(others, self.clients)
-        return onward
 
 
 class RoutingTable:

@@ -206,7 +206,7 @@ def test_a_publisher_that_leaves_takes_its_session_along(when: str) -> None:
     stage.ask("B1", "P", PingTimes(SESSION, {"B1": 1}))
     assert (stage.records, stage.refusals()) == ([], [])
     for broker in stage.brokers.values():
-        tracing = broker._strategy.tracer._tracing  # type: ignore[attr-defined]
+        tracing = broker._strategy.tracer.traces  # type: ignore[attr-defined]
         assert not tracing._traces, broker.id
         assert not tracing._retrievals, broker.id
 

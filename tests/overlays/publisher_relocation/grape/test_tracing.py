@@ -35,8 +35,8 @@ def forward(neighbour: str, *numbers: int, session: MessageId | None = M212) -> 
     return [(routed(number, session), Route((neighbour,), ())) for number in numbers]
 
 
-def note(tracing: Tracing, *noted: list[Forwarded]) -> None:
-    tracing.note([pair for each in noted for pair in each])
+def note(tracing: Tracing, *noted: list[Forwarded], upstream: str | None = None) -> None:
+    tracing.note([pair for each in noted for pair in each], upstream, 0, [])
 
 
 def tracing_at_b5() -> Tracing:
@@ -99,6 +99,26 @@ def test_only_neighbours_that_got_some_of_the_session_are_asked() -> None:
     out: list[Effect] = []
     assert tracing.retrieve(M212, "B1", out) is None
     assert out == [Send("B7", TraceInformationRequest(M212))]
+
+
+def test_whence_it_came_is_not_asked_though_it_wants_it_too() -> None:
+    tracing = tracing_at_b5()
+    note(tracing, forward("B1", 212), forward("B6", 212), upstream="B1")
+    assert tracing.retrieve(M212, None, []) is None
+    tracing = tracing_at_b5()
+    note(tracing, forward("B1", 212), upstream="B1")
+    assert tracing.retrieve(M212, None, []) is not None
+
+
+def test_who_sent_some_is_asked_once_they_come_from_elsewhere() -> None:
+    """B6 and B7 change places upstream within a session: each got what the other sent."""
+    tracing, out = tracing_at_b5(), list[Effect]()
+    note(tracing, forward("B7", 212), upstream="B6")
+    note(tracing, [(routed(213), Route(("B6", "B7"), (("C", ("s",)),)))], upstream="B7")
+    note(tracing, deliver(214), upstream="B7")
+    tracing.retrieve(M212, "B1", out)
+    assert [effect.neighbour for effect in out] == ["B6", "B7"]  # type: ignore[union-attr]
+    assert (tracing._traces["P"].bits, tracing._traces["P"].deliveries) == (0b110, 2)
 
 
 def test_answers_are_joined_into_one_message_upstream() -> None:

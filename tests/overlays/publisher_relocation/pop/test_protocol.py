@@ -66,7 +66,7 @@ def run_out(stage: Stage) -> None:
         assert key == ("trace", "P")
         stage.fire(broker, key)
     assert stage.timers == {}
-    assert all(tracer(stage, name)._tracing.outstanding("P") == 0 for name in stage.brokers)
+    assert all(tracer(stage, name).traces.outstanding("P") == 0 for name in stage.brokers)
 
 
 def test_from_the_first_publication_to_the_end_of_the_move() -> None:
@@ -166,7 +166,7 @@ def test_older_traces_end_before_younger_ones() -> None:
     stage.now_us += TIMEOUT_US // 2
     stage.ask("B1", "P", publish(1))
     stage.fire("B1", ("trace", "P"))
-    assert tracer(stage, "B1")._tracing.outstanding("P") == 1
+    assert tracer(stage, "B1").traces.outstanding("P") == 1
     assert stage.timers["B1", ("trace", "P")] > stage.now_us
 
 
@@ -176,7 +176,7 @@ def test_a_link_that_breaks_ends_the_traces_over_it(neighbour: str) -> None:
     stage.ask("B1", "P", publish(0))
     stage.carry("B1", "B2")
     stage.break_link("B2", neighbour)
-    assert tracer(stage, "B2")._tracing.outstanding("P") == 0
+    assert tracer(stage, "B2").traces.outstanding("P") == 0
     stage.fire("B2", ("trace", "P"))
     assert not [key for key in stage.timers if key[0] == "B2"]
 

@@ -106,7 +106,7 @@ class Grape:
         self._broker = context.broker
         self._parameters = parameters
         self._send_away = send_away
-        self._tracing = Tracing(
+        self.traces = Tracing(
             context.broker, context.neighbours, by_client=parameters.subscribers_move
         )
         self._sessions: dict[ClientId, _Session] = {}
@@ -128,7 +128,7 @@ class Grape:
 
     @property
     def held_bytes(self) -> int:
-        return self._tracing.held_bytes
+        return self.traces.held_bytes
 
     def start(self, out: list[Effect]) -> None:
         out.append(WatchDelays())
@@ -151,26 +151,19 @@ class Grape:
         )
         return (*traced, *publications[space:])
 
-    def note(
-        self,
-        forwarded: Sequence[Forwarded],
-        upstream: BrokerId | None,
-        now_us: int,
-        out: list[Effect],
-    ) -> None:
-        self._tracing.note(forwarded)
-        if upstream is None:
-            routed, _ = forwarded[0]
-            self._retrieve_when_full(routed.publication.publisher, now_us, out)
+    def published(self, forwarded: Sequence[Forwarded], now_us: int, out: list[Effect]) -> None:
+        self.traces.note(forwarded, None, now_us, out)
+        routed, _ = forwarded[0]
+        self._retrieve_when_full(routed.publication.publisher, now_us, out)
 
     def receive(
         self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]
     ) -> None:
         match message:
             case TraceInformationRequest(session):
-                self._tracing.retrieve(session, neighbour, out)
+                self.traces.retrieve(session, neighbour, out)
             case TraceInformationAnswer():
-                traces = self._tracing.answered(neighbour, message, out)
+                traces = self.traces.answered(neighbour, message, out)
                 if traces is not None:
                     self._answered(message.session, traces, now_us, out)
             case SessionTraces():
@@ -207,11 +200,11 @@ class Grape:
             self._subscribers.timer(key[1])
             return
         publisher = key[1]
-        self._tracing.forget(publisher)
+        self.traces.forget(publisher)
         self._sessions.pop(publisher, None)
 
     def measured(self, measured: Measured) -> None:
-        self._tracing.measured(measured)
+        self.traces.measured(measured)
 
     def link(
         self,
@@ -221,12 +214,12 @@ class Grape:
         now_us: int,
         out: list[Effect],
     ) -> None:
-        self._tracing.link(neighbour, up)
-        self._tracing.keep_only(publishers)
+        self.traces.link(neighbour, up)
+        self.traces.keep_only(publishers)
 
     def left(self, publisher: ClientId, out: list[Effect]) -> None:
         self._publishers.discard(publisher)
-        self._tracing.forget(publisher)
+        self.traces.forget(publisher)
         if self._sessions.pop(publisher, None) is not None:
             out.append(CancelTimer(_timer(publisher)))
 
@@ -240,7 +233,7 @@ class Grape:
         """A session goes on: its traces do not depend on where the publisher is."""
 
     def gone(self, publisher: ClientId, out: list[Effect]) -> None:
-        self._tracing.forget(publisher)
+        self.traces.forget(publisher)
 
     def wants(self, client: ClientId, out: list[Effect]) -> None:
         self._subscribers.changed(client, out)
@@ -256,7 +249,7 @@ class Grape:
         session.state = State.RETRIEVING
         session.requested_us = now_us
         out.append(SetTimer(_timer(client), now_us + self._parameters.answer_timeout_us))
-        traces = self._tracing.retrieve(session.id, None, out)
+        traces = self.traces.retrieve(session.id, None, out)
         if traces is not None:
             self._answered(session.id, traces, now_us, out)
 
@@ -332,7 +325,7 @@ class Grape:
             self._told(SessionTraces(session.id, entry, session.snapshot.traces), now_us, out)
 
     def _told(self, message: SessionTraces, now_us: int, out: list[Effect]) -> None:
-        had = self._tracing.tell(message, out)
+        had = self.traces.tell(message, out)
         session = Session(message.entry, message.traces)
         publisher = message.session.publisher
         staying = self._publishers | self._behind.doors
@@ -360,7 +353,7 @@ class Grape:
 
     def _untold(self, client: ClientId) -> int:
         """How many traced publications a client got of whose sessions nothing is told yet."""
-        return self._tracing.untold(client) + self._behind.untold(client)
+        return self.traces.untold(client) + self._behind.untold(client)
 
     def _record(self, session: _Session, decision: Decision, now_us: int) -> SelectionRecord:
         return SelectionRecord(

@@ -41,26 +41,43 @@ class _Trace:
     Bit d says that publication M+d did.
     """
 
-    __slots__ = ("had", "session", "took")
+    __slots__ = ("_took", "had", "session", "took", "upstream")
 
-    def __init__(self, session: MessageId) -> None:
+    def __init__(self, session: MessageId, upstream: BrokerId | None) -> None:
         self.session = session
+        # Where they come from, and which took which route that did; in `_took` all, by where they
+        # came from.
+        self.upstream = upstream
         self.took: dict[Route, int] = {}
+        self._took = {upstream: self.took}
         # Which of them each local client got, where anybody asks.
         self.had: dict[ClientId, int] = {}
 
+    def turn(self, upstream: BrokerId | None) -> None:
+        """They come from elsewhere now."""
+        self.upstream = upstream
+        self.took = self._took.setdefault(upstream, {})
+
     @property
     def downstream(self) -> set[BrokerId]:
-        return {neighbour for route in self.took for neighbour in route.neighbours}
+        return {
+            neighbour
+            for upstream, took in self._took.items()
+            for route in took
+            for neighbour in route.neighbours
+            if neighbour != upstream
+        }
 
     @property
     def bits(self) -> int:
         """Those that were delivered here."""
-        return reduce(or_, (bits for route, bits in self.took.items() if route.clients), 0)
+        went = (pair for took in self._took.values() for pair in took.items())
+        return reduce(or_, (bits for route, bits in went if route.clients), 0)
 
     @property
     def deliveries(self) -> int:
-        return sum(bits.bit_count() * len(route.clients) for route, bits in self.took.items())
+        went = (pair for took in self._took.values() for pair in took.items())
+        return sum(bits.bit_count() * len(route.clients) for route, bits in went)
 
 
 class _Retrieval:
@@ -113,15 +130,23 @@ class Tracing:
             name: self._output_us[name] for name in others
         }
 
-    def note(self, forwarded: Iterable[Forwarded]) -> None:
-        """Note where traced publications went."""
+    def note(
+        self,
+        forwarded: Iterable[Forwarded],
+        upstream: BrokerId | None,
+        now_us: int,
+        out: list[Effect],
+    ) -> None:
+        """Publications came from upstream, and went these ways, the traced ones and others."""
         for routed, route in forwarded:
             mark = routed.mark
             if mark is None:
                 continue
             trace = self._traces.get(mark.publisher)
             if trace is None or trace.session is not mark:
-                trace = self._trace(mark)
+                trace = self._trace(mark, upstream)
+            if trace.upstream != upstream:
+                trace.turn(upstream)
             offset = routed.message_id.number - mark.number
             if 0 <= offset < MAX_TRACE_SESSION_LENGTH:  # else a peer's garbage
                 took, bit = trace.took, 1 << offset
@@ -130,12 +155,12 @@ class Tracing:
                     for client, _ in route.clients:
                         trace.had[client] = trace.had.get(client, 0) | bit
 
-    def _trace(self, session: MessageId) -> _Trace:
+    def _trace(self, session: MessageId, upstream: BrokerId | None) -> _Trace:
         trace = self._traces.get(session.publisher)
         if trace is None or (trace.session is not session and trace.session != session):
             # A newer session: whatever was being gathered about an older one was given up.
             self._retrievals.pop(session.publisher, None)
-            trace = self._traces[session.publisher] = _Trace(session)
+            trace = self._traces[session.publisher] = _Trace(session, upstream)
         return trace
 
     def retrieve(
@@ -146,7 +171,7 @@ class Tracing:
         With an `upstream` the joined answer is sent there, and None returned.
         """
         # Who is no neighbour any more cannot answer.
-        waiting = self._trace(session).downstream & self._neighbours - {upstream}
+        waiting = self._trace(session, upstream).downstream & self._neighbours - {upstream}
         retrieval = _Retrieval(session, upstream, waiting)
         self._retrievals[session.publisher] = retrieval
         out.extend(Send(name, TraceInformationRequest(session)) for name in sorted(waiting))

@@ -83,14 +83,14 @@ class Pop:
         self._random = context.random
         self._parameters = parameters
         self._send_away = send_away
-        self._tracing = Tracing(parameters)
+        self.traces = Tracing(parameters)
         self._placements: dict[ClientId, _Placement] = {}
 
     # --- what relocation brings ---------------------------------------------------------------
 
     @property
     def held_bytes(self) -> int:
-        return self._tracing.held_bytes
+        return self.traces.held_bytes
 
     def start(self, out: list[Effect]) -> None:
         """Nothing is traced before somebody publishes."""
@@ -107,7 +107,7 @@ class Pop:
         parameters = self._parameters
         if now_us - placement.window_us >= parameters.trace_window_us:
             placement.window_us, placement.window_traced = now_us, 0
-        wanted = parameters.threshold - placement.results - self._tracing.outstanding(publisher)
+        wanted = parameters.threshold - placement.results - self.traces.outstanding(publisher)
         marked = []
         for routed in publications:
             probability = 1 - placement.window_traced / parameters.window_publications
@@ -118,23 +118,18 @@ class Pop:
             marked.append(routed)
         return tuple(marked)
 
-    def note(
-        self,
-        forwarded: Sequence[Forwarded],
-        upstream: BrokerId | None,
-        now_us: int,
-        out: list[Effect],
-    ) -> None:
-        for publisher in self._tracing.note(forwarded, upstream, now_us, out):
+    def published(self, forwarded: Sequence[Forwarded], now_us: int, out: list[Effect]) -> None:
+        for publisher in self.traces.note(forwarded, None, now_us, out):
             self._traced(publisher, now_us, out)
 
     def receive(
         self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]
     ) -> None:
+        if type(message) is TraceResult:
+            if self.traces.result(neighbour, message, out):
+                self._traced(message.publication.publisher, now_us, out)
+            return
         match message:
-            case TraceResult(publication):
-                if self._tracing.result(neighbour, message, out):
-                    self._traced(publication.publisher, now_us, out)
             case RelocationRequest():
                 self._requested(neighbour, message, out)
             case RelocationAnswer():
@@ -150,7 +145,7 @@ class Pop:
         """Results or an answer did not come in time: go on without."""
         kind, publisher = key
         if kind == TRACE_TIMER:
-            self._tracing.expire(publisher, now_us, out)
+            self.traces.expire(publisher, now_us, out)
             self._request_when_ready(publisher, now_us, out)
             return
         placement = self._placements.get(publisher)
@@ -171,8 +166,8 @@ class Pop:
         self._neighbours.discard(neighbour)
         if up:
             self._neighbours.add(neighbour)
-        self._tracing.relinked(neighbour)
-        self._tracing.keep_only(publishers, out)
+        self.traces.relinked(neighbour)
+        self.traces.keep_only(publishers, out)
         for publisher in list(self._placements):
             self._request_when_ready(publisher, now_us, out)
 
@@ -185,14 +180,14 @@ class Pop:
         placement = self._placements.get(publisher)
         if placement is None or placement.state is not State.MOVING:
             self.left(publisher, out)
-            self._tracing.forget(publisher, out)
+            self.traces.forget(publisher, out)
 
     def turned(self, publisher: ClientId, out: list[Effect]) -> None:
         """What was upstream is downstream now: the averages are void (3.3)."""
-        self._tracing.forget(publisher, out)
+        self.traces.forget(publisher, out)
 
     def gone(self, publisher: ClientId, out: list[Effect]) -> None:
-        self._tracing.forget(publisher, out)
+        self.traces.forget(publisher, out)
 
     def wants(self, client: ClientId, out: list[Effect]) -> None:
         """Subscribers stay where they are."""
@@ -212,7 +207,7 @@ class Pop:
             placement is None
             or placement.state is not State.TRACING
             or placement.results < self._parameters.threshold
-            or self._tracing.outstanding(publisher)
+            or self.traces.outstanding(publisher)
         ):
             return
         placement.state = State.REQUESTING
@@ -225,7 +220,7 @@ class Pop:
 
     def _ask_on(self, request: RelocationRequest, out: list[Effect]) -> bool:
         """Send the request on if a neighbour is closer than this broker; whether there is one."""
-        profile = self._tracing.profile(request.publisher)
+        profile = self.traces.profile(request.publisher)
         if profile is None:
             return False
         closest = profile.closest(

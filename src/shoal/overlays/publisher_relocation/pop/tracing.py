@@ -88,8 +88,10 @@ class Tracing:
             if routed.mark is None:
                 continue
             publication, local = routed.message_id, len(route.clients)
-            if route.neighbours:
-                trace = _Trace(upstream, deadline_us, local, set(route.neighbours))
+            waiting = set(route.neighbours)
+            waiting.discard(upstream)
+            if waiting:
+                trace = _Trace(upstream, deadline_us, local, waiting)
                 self._wait(publication, trace, out)
             elif self._end(publication, upstream, local, {}, out):
                 ended.append(publication.publisher)
@@ -98,7 +100,8 @@ class Tracing:
     def result(self, neighbour: BrokerId, message: TraceResult, out: list[Effect]) -> bool:
         """Take a neighbour's result; whether it ended a trace at the publisher's first broker."""
         publication = message.publication
-        trace = self._traces.get(publication.publisher, {}).get(publication)
+        traces = self._traces.get(publication.publisher, {})
+        trace = traces.get(publication)
         if trace is None:
             return False  # it was given up
         if neighbour not in trace.waiting:
@@ -109,7 +112,9 @@ class Tracing:
         trace.behind[neighbour] = message.subscribers
         if trace.waiting:
             return False
-        self._drop(publication)
+        del traces[publication]
+        if not traces:
+            del self._traces[publication.publisher]
         return self._end(publication, trace.upstream, trace.local, trace.behind, out)
 
     def expire(self, publisher: ClientId, now_us: int, out: list[Effect]) -> None:
