@@ -83,7 +83,7 @@ def test_classes_that_are_all_new_are_not_looked_for(monkeypatch: pytest.MonkeyP
     shared = Classes()
     for number in range(200):
         shared.add(parse(f"x > {number}"))
-    of_a_class = [shared.classify({"x": number})[1] is not None for number in range(60)]
+    of_a_class = [shared.class_of({"x": number}) is not None for number in range(60)]
     assert of_a_class == [*[True] * 9, *[False] * 20, *[True] * 10, *[False] * 20, True]
-    of_a_class = [shared.classify({"x": 7})[1] is not None for _ in range(40)]
+    of_a_class = [shared.class_of({"x": 7}) is not None for _ in range(40)]
     assert of_a_class == [True] * 40

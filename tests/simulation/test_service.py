@@ -4,34 +4,62 @@ from __future__ import annotations
 
 from shoal.broker.effects import Measured
 from shoal.overlays.trace_rows import LoadRow
-from shoal.simulation.service import Meter, Monitor
+from shoal.simulation.service import Meter, Monitor, ServiceCosts
+
+COSTS = ServiceCosts(processing_us=10, matching_us=100, transmission_us=3, client_transmission_us=7)
+
+
+def meter_of() -> Meter:
+    return Meter("B1", COSTS, 1_000)
 
 
 def test_a_window_is_closed_by_the_first_thing_after_it() -> None:
-    meter = Meter("B1", 1_000)
-    meter.messages_in += 2
+    meter = meter_of()
+    meter.control_in += 2
     meter.roll(999)
     assert meter.rows == []
-    meter.control_out += 1
-    meter.messages_out += 1
-    meter.input_busy_us += 7
+    meter.notified += 1
+    meter.worked_us += 7
     meter.roll(1_000)
-    assert meter.rows == [LoadRow("B1", 0, 2, 1, 0, 1, 7, 0)]
-    assert (meter.messages_in, meter.input_busy_us, meter.window_end_us) == (0, 0, 2_000)
+    assert meter.rows == [LoadRow("B1", 0, 2, 1, 2, 1, 27, 0)]
+    assert meter.window_end_us == 2_000
+    meter.control_in += 1
+    meter.roll(2_000)
+    assert meter.rows[1:] == [LoadRow("B1", 1_000, 1, 0, 1, 0, 10, 0)]
+
+
+def test_what_comes_in_keeps_it_busy_as_messages_and_as_publications() -> None:
+    meter = meter_of()
+    meter.carriers_in, meter.publications_in, meter.control_in, meter.searched_us = 2, 5, 1, 4
+    meter.roll(1_000)
+    assert meter.rows == [LoadRow("B1", 0, 6, 0, 1, 0, 3 * 10 + 5 * 100 + 4, 0)]
+
+
+def test_what_no_link_takes_is_counted_and_keeps_nothing_busy() -> None:
+    meter = meter_of()
+    meter.publications_out, meter.control_out, meter.unsent = 4, 2, 1
+    meter.delivered, meter.notified = 3, 1
+    meter.roll(1_000)
+    assert meter.rows == [LoadRow("B1", 0, 0, 10, 0, 3, 0, 5 * 3 + 3 * 7)]
 
 
 def test_windows_without_work_have_no_row() -> None:
-    meter = Meter("B1", 1_000)
+    meter = meter_of()
     meter.roll(5_500)
     assert (meter.rows, meter.window_end_us) == ([], 6_000)
-    meter.messages_in += 1
+    meter.control_in += 1
     meter.roll(9_000)
     assert [row.window_start_us for row in meter.rows] == [5_000]
 
 
 def test_the_monitor_averages_since_its_last_report() -> None:
-    monitor = Monitor()
-    monitor.handled, monitor.input_queue_us, monitor.matching_us = 4, 10, 403
-    monitor.delivered, monitor.client_output_us = 3, 10
-    assert monitor.report({"B2": 5}) == Measured(2, 100, {"B2": 5}, 3)
+    meter = meter_of()
+    meter.carriers_in = meter.publications_in = meter.delivered = 9  # before there was a monitor
+    monitor = Monitor(meter)
+    meter.carriers_in += 4
+    meter.publications_in += 4
+    meter.searched_us += 3
+    meter.delivered += 3
+    monitor.input_queue_us, monitor.client_output_us = 10, 10
+    assert monitor.report({"B2": 5}) == Measured(2, 110, {"B2": 5}, 3)
     assert monitor.report({}) == Measured(None, None, {}, None)

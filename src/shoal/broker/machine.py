@@ -116,18 +116,17 @@ class Broker:
             raise ValueError(f"broker {self.id}: time went back from {self._now_us} to {now_us}")
         self._now_us = now_us
         out: list[Effect] = []
-        kind = type(input)
-        if kind is Received:
-            message = input.message  # type: ignore[union-attr]
+        if type(input) is Received:
+            message = input.message
             if type(message) is Together:
-                self._take_all(input.neighbour, message, now_us, out)  # type: ignore[union-attr]
+                self._take_all(input.neighbour, message, now_us, out)
             else:
                 try:
-                    self._strategy.receive(input.neighbour, message, now_us, out)  # type: ignore[union-attr]
+                    self._strategy.receive(input.neighbour, message, now_us, out)
                 except ProtocolError as error:
-                    out.append(self._refusal(input.neighbour, error))  # type: ignore[union-attr]
-        elif kind is Requested:
-            self._request(input.client, input.request, now_us, out)  # type: ignore[union-attr]
+                    out.append(self._refusal(input.neighbour, error))
+        elif type(input) is Requested:
+            self._request(input.client, input.request, now_us, out)
         else:
             self._notice(input, now_us, out)
         return joined(out) if self._joins and len(out) > 1 and not _carries(input) else out

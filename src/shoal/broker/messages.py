@@ -34,13 +34,15 @@ MOST_TOGETHER = 256
 class Message(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """Base of all messages; on a wire a list of its tag and its fields.
 
-    What `introduces` is said when a link has come up, before publications may go over it.  It goes
-    over links that speak the protocol `since` which it is there, or a later one
-    (`broker/links/protocols.py`).  What `joins` holds nothing back, so that several of them may be
-    sent and handled as one (`Together`).  What `is_awaited` is in custody as publications are:
-    whoever asked for it is told when all that came of it is handled, or gone with a link.
+    What `carries` has publications.  What `introduces` is said when a link has come up, before
+    publications may go over it.  It goes over links that speak the protocol `since` which it is
+    there, or a later one (`broker/links/protocols.py`).  What `joins` holds nothing back, so that
+    several of them may be sent and handled as one (`Together`).  What `is_awaited` is in custody as
+    publications are: whoever asked for it is told when all that came of it is handled, or gone
+    with a link.
     """
 
+    carries: ClassVar[bool] = False
     introduces: ClassVar[bool] = False
     joins: ClassVar[bool] = False
     is_awaited: ClassVar[bool] = False
@@ -137,6 +139,8 @@ class Carrier(Message, frozen=True):
     Drivers meter, gate, join and keep carriers, and never look into a route.
     """
 
+    carries = True
+
     publications: Annotated[tuple[RoutedPublication, ...], msgspec.Meta(max_length=MOST_CARRIED)]
 
     @property
@@ -164,6 +168,8 @@ class PublicationBatch(Carrier, frozen=True):
 
 class Publish(Message, frozen=True):
     """From a publisher to its broker, in the publisher's order."""
+
+    carries = True
 
     publications: Annotated[tuple[Publication, ...], msgspec.Meta(max_length=MOST_CARRIED)]
 

@@ -58,7 +58,8 @@ class Classes:
 
     def __init__(self) -> None:
         # By the identity of attributes, which are kept so that no others get it.
-        self.classified: dict[int, tuple[Attributes, object | None]] = {}
+        self.classified: dict[int, object | None] = {}
+        self._kept: list[Attributes] = []
         self._ways = _Ways()
         # By the identity of a filter, which the ways keep: in how many places it is.
         self._filters: Counter[int] = Counter()
@@ -73,7 +74,7 @@ class Classes:
         self._filters[id(filter)] += 1
         if self._filters[id(filter)] == 1:
             self._ways.add(id(filter), filter)
-            self.classified.clear()
+            self._forget()
 
     def remove(self, filter: Filter) -> None:
         """One index less has it."""
@@ -81,15 +82,21 @@ class Classes:
         if not self._filters[id(filter)]:
             del self._filters[id(filter)]
             self._ways.remove(id(filter))
-            self.classified.clear()
+            self._forget()
 
-    def classify(self, attributes: Attributes) -> tuple[Attributes, object | None]:
-        """Of which class a publication is that is not among the `classified`."""
-        if len(self.classified) >= MAX_CLASSIFIED:
-            self.classified.clear()
-        found = attributes, self._ways.of(attributes) if self._are_useful() else NONE
-        self.classified[id(attributes)] = found
-        return found
+    def class_of(self, attributes: Attributes) -> object | None:
+        """Of which class a publication is: looked up once."""
+        if id(attributes) not in self.classified:
+            if len(self.classified) >= MAX_CLASSIFIED:
+                self._forget()
+            self._kept.append(attributes)
+            found = self._ways.of(attributes) if self._are_useful() else NONE
+            self.classified[id(attributes)] = found
+        return self.classified[id(attributes)]
+
+    def _forget(self) -> None:
+        self.classified.clear()
+        self._kept.clear()
 
     def _are_useful(self) -> bool:
         self._seen += 1
@@ -104,6 +111,7 @@ class _Classified(Outcomes[Outcome]):
     def __init__(self, make: Callable[[list[Any]], Outcome], classes: Classes) -> None:
         super().__init__(make)
         self._classes = classes
+        self._classified = classes.classified
         self._by_class: dict[object, Outcome] = {}
         self._filters: dict[Hashable, Filter] = {}
 
@@ -121,13 +129,17 @@ class _Classified(Outcomes[Outcome]):
         self._by_class.clear()
 
     def of(self, attributes: Attributes) -> Outcome:
-        classes = self._classes
-        known = classes.classified.get(id(attributes)) or classes.classify(attributes)
-        outcome = self._by_class.get(known[1])
+        outcome = self._by_class.get(self._classified.get(id(attributes)))
+        return self._look_up(attributes) if outcome is None else outcome
+
+    def _look_up(self, attributes: Attributes) -> Outcome:
+        """What comes of a publication that is of no class, or of one of which this is not known."""
+        known = self._classes.class_of(attributes)
+        outcome = self._by_class.get(known)
         if outcome is None:
             outcome = super().of(attributes)
-            if known[1] is not NONE:
+            if known is not NONE:
                 if len(self._by_class) >= MAX_CLASSES:
                     self._by_class.clear()
-                self._by_class[known[1]] = outcome
+                self._by_class[known] = outcome
         return outcome

@@ -54,12 +54,12 @@ class FaultyLink(Link):
         self._receive = arrive
         self._base_latency_us = latency_us
 
-    def send(self, input: Received, units: int, ready_us: int) -> int:
+    def send(self, input: Received, units: int, ready_us: int) -> None:
         lost = self._random.random() < self._faults.loss
         self._arrive = _vanish if lost else self._receive
         late_us = self._random.randint(0, self._faults.jitter_us)
         self.latency_us = self._base_latency_us + late_us
-        return super().send(input, units, ready_us)
+        super().send(input, units, ready_us)
 
 
 def _vanish(now_us: int, input: Received) -> None:

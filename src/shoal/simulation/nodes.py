@@ -39,13 +39,7 @@ from shoal.broker.effects import (
     WatchLoads,
 )
 from shoal.broker.holding import Holding
-from shoal.broker.messages import (
-    Carrier,
-    Message,
-    PublicationBatch,
-    Publish,
-    Rejected,
-)
+from shoal.broker.messages import Message, PublicationBatch, Rejected
 from shoal.broker.strategy import Strategy
 from shoal.model import BrokerId, ClientId
 from shoal.simulation.clocks import ahead
@@ -59,8 +53,6 @@ from shoal.simulation.trace import Delivery, Refused, Trace
 
 # How long until a neighbour, or a client, notices that a broker is gone or back.
 DETECTION_US = 1_000_000
-# What has publications.
-_CARRYING = (Carrier, Publish)
 
 
 class Machine(Protocol):
@@ -115,6 +107,7 @@ class BrokerNode:
         "_free_us",
         "_handle",
         "_holding",
+        "_is_shut",
         "_matching_us",
         "_monitor",
         "_movers",
@@ -167,7 +160,8 @@ class BrokerNode:
         self._monitor: Monitor | None = None
         self.window_us: int | None = None
         self._watches_costs = False
-        # What is held back, if anything; of that what is being brought now.
+        # What is held back, if anything; of that what is being brought now.  Such a broker, and one
+        # that does not run, is shut.
         self._holding: Holding[None] | None = None
         self._brought: Input | None = None
         self._client_latency_us = client_latency_us
@@ -185,6 +179,7 @@ class BrokerNode:
     def start(self, machine: Machine) -> None:
         """Run this machine from now on (at first, and after a crash)."""
         self.running = True
+        self._is_shut = False
         self.machine = machine
         self._handle = ahead(machine.handle, self._ahead_us)
         self._subscriptions = machine.strategy.searched
@@ -192,6 +187,7 @@ class BrokerNode:
     def stop(self) -> None:
         """Crash: take nothing more in, and forget the timers and what is held back."""
         self.running = False
+        self._is_shut = True
         self._watches_costs = False
         self._holding = None
         self._timers.clear()
@@ -226,10 +222,7 @@ class BrokerNode:
 
     def receive(self, now_us: int, input: Any) -> None:
         """A message or request arrives: wait for its turn, serve it, handle it."""
-        if not self.running:
-            return
-        holding = self._holding
-        if holding is not None and input is not self._brought and holding.keep(input, None):
+        if self._is_shut and not self._lets_in(input):
             return
         message: Any = input.message if type(input) is Received else input.request
         if type(message) is PublicationBatch:
@@ -242,26 +235,28 @@ class BrokerNode:
         meter = self.meter
         if start_us >= meter.window_end_us:
             meter.roll(start_us)
-        if units is not None:
-            matching_us = self._matching_us
-            if self._search_ns:
-                matching_us += self._search_ns * len(self._subscriptions) // 1_000
-            service_us = self._processing_us + units * matching_us
-            meter.messages_in += units
-            monitor = self._monitor
-            if monitor is not None:
-                monitor.handled += 1
-                monitor.matching_us += service_us
-                if start_us > now_us:
-                    monitor.input_queue_us += start_us - now_us
-        else:
-            service_us = self._processing_us
-            meter.messages_in += 1
+        service_us = self._processing_us
+        if units is None:
             meter.control_in += 1
-        meter.input_busy_us += service_us
+        else:
+            meter.carriers_in += 1
+            meter.publications_in += units
+            service_us += units * self._matching_us
+            if self._search_ns:
+                searched_us = units * (self._search_ns * len(self._subscriptions) // 1_000)
+                meter.searched_us += searched_us
+                service_us += searched_us
+            if start_us > now_us and self._monitor is not None:
+                self._monitor.input_queue_us += start_us - now_us
         self._free_us = done_us = start_us + service_us
-        handle = self._handle
+        handle = self._handle  # what an attribute holds is no method of its own: it is found faster
         self._carry_out(handle(input, done_us), done_us)
+
+    def _lets_in(self, input: Input) -> bool:
+        """Whether what comes is served now: not by one that does not run, or holds it back."""
+        if not self.running or self._holding is None:
+            return self.running
+        return input is self._brought or not self._holding.keep(input, None)
 
     def bring(self, now_us: int, input: Input) -> None:
         """An input that costs no service: a link's change, the monitor's report."""
@@ -282,6 +277,7 @@ class BrokerNode:
                 continue
             if holding.is_over:
                 self._holding = None
+                self._is_shut = False
             return
 
     def _fire(self, now_us: int, argument: tuple[TimerKey, int]) -> None:
@@ -309,40 +305,37 @@ class BrokerNode:
 
     def _carry_out(self, effects: list[Effect], now_us: int) -> None:
         for effect in effects:
-            kind = type(effect)
-            if kind is Send:
-                message: Any = effect.message  # type: ignore[union-attr]
-                meter = self.meter
+            if type(effect) is Send:
+                message: Any = effect.message
                 if type(message) is PublicationBatch:
                     units = len(message.publications)
+                    self.meter.publications_out += units
+                elif (carried := _publications_in(message)) is None:
+                    units = 1
+                    self.meter.control_out += 1
                 else:
-                    carried = _publications_in(message)
-                    units = 1 if carried is None else carried
-                    meter.control_out += carried is None
-                meter.messages_out += units
-                link = self.links.get(effect.neighbour)  # type: ignore[union-attr]
-                if link is not None:  # a broker may still send while it learns that a link is down
-                    received = Received(self.id, message)
-                    meter.output_busy_us += link.send(received, units, now_us)
-            elif kind is Deliver:
-                self._deliver(effect, now_us)  # type: ignore[arg-type]
+                    units = carried
+                    self.meter.publications_out += units
+                link = self.links.get(effect.neighbour)
+                if link is not None:
+                    link.send(Received(self.id, message), units, now_us)
+                else:  # a broker may still send while it learns that a link is down
+                    self.meter.unsent += units
+            elif type(effect) is Deliver:
+                self._deliver(effect, now_us)
             else:
                 self._control(effect, now_us)
 
     def _deliver(self, effect: Deliver, now_us: int) -> None:
-        transmission_us = self._client_transmission_us
         start_us = self._client_free_us
         if start_us < now_us:
             start_us = now_us
-        self._client_free_us = end_us = start_us + transmission_us
-        meter = self.meter
-        meter.messages_out += 1
-        meter.output_busy_us += transmission_us
+        self._client_free_us = end_us = start_us + self._client_transmission_us
+        self.meter.delivered += 1
         client = effect.client
         delivered_us = end_us + self._client_latency_us[self.id, client]
         monitor = self._monitor
         if monitor is not None:
-            monitor.delivered += 1
             monitor.client_output_us += delivered_us - now_us
         if client in self._movers:
             self._queue.push(delivered_us, self._subscribers.delivered, (self.id, effect))
@@ -361,8 +354,7 @@ class BrokerNode:
     def _control(self, effect: Effect, now_us: int) -> None:
         match effect:
             case Notify(client, message):
-                self.meter.messages_out += 1
-                self.meter.control_out += 1
+                self.meter.notified += 1
                 self._notify(client, message, now_us)
             case SetTimer(key, at_us, work):
                 self._timers[key] = number = self._queue.made + 1
@@ -370,7 +362,7 @@ class BrokerNode:
                 if work is not None:
                     due_us += self._costs.work_us(work)
                     self.meter.roll(now_us)
-                    self.meter.input_busy_us += due_us - now_us
+                    self.meter.worked_us += due_us - now_us
                 self._queue.push(due_us, self._fire, (key, number))
             case CancelTimer(key):
                 self._timers.pop(key, None)
@@ -385,13 +377,14 @@ class BrokerNode:
             case Hold(but):
                 self._holding = self._holding or Holding()
                 self._holding.hold(but)
+                self._is_shut = True
                 self._queue.push(self._queue.now_us, self._bring_held, None)
             case Release() if self._holding is not None:
                 self._holding.release()
                 self._queue.push(self._queue.now_us, self._bring_held, None)
             case WatchDelays():
                 if self._monitor is None:
-                    self._monitor = Monitor()
+                    self._monitor = Monitor(self.meter)
                     for link in self.links.values():
                         link.measure_us()  # from now on
             case WatchLoads(window_us):
@@ -424,7 +417,5 @@ class BrokerNode:
 def _publications_in(message: Any) -> int | None:
     """How many publications a message or request carries; None of those that are for control."""
     if type(message) is Frame:
-        message = message.message
-    if isinstance(message, _CARRYING):
-        return len(message.publications)
-    return None
+        message = message.message or message
+    return len(message.publications) if message.carries else None

@@ -7,6 +7,8 @@ clients.  Costs are constants in microseconds, so that a run is deterministic.
 
 from __future__ import annotations
 
+from operator import sub
+
 import msgspec
 
 from shoal.broker.effects import Measured, Work
@@ -40,73 +42,108 @@ class ServiceCosts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Meter:
-    """Counts one broker's work per window of `window_us`."""
+    """Counts what one broker does; by windows of `window_us`, works out how busy that keeps it.
+
+    carriers_in       messages with publications that came in
+    publications_in   what was in them
+    control_in        other messages that came in
+    searched_us       what it took to search for publications
+    worked_us         what other work took
+    publications_out  publications for neighbours
+    control_out       other messages for neighbours
+    unsent            of both, those for which there was no link
+    delivered         publications for local clients
+    notified          other messages for local clients
+
+    Of all from the start: a message costs less to count than what comes of it.
+    """
 
     __slots__ = (
+        "_before",
         "_broker",
+        "_costs",
         "_window_us",
+        "carriers_in",
         "control_in",
         "control_out",
-        "input_busy_us",
-        "messages_in",
-        "messages_out",
-        "output_busy_us",
+        "delivered",
+        "notified",
+        "publications_in",
+        "publications_out",
         "rows",
+        "searched_us",
+        "unsent",
         "window_end_us",
+        "worked_us",
     )
 
-    def __init__(self, broker: BrokerId, window_us: int) -> None:
+    def __init__(self, broker: BrokerId, costs: ServiceCosts, window_us: int) -> None:
         self._broker = broker
+        self._costs = costs
         self._window_us = window_us
         self.window_end_us = window_us
         self.rows: list[LoadRow] = []
-        self._reset()
+        self.carriers_in = self.publications_in = self.control_in = 0
+        self.searched_us = self.worked_us = 0
+        self.publications_out = self.control_out = self.unsent = 0
+        self.delivered = self.notified = 0
+        self._before = self._sums()
 
-    def _reset(self) -> None:
-        self.messages_in = self.messages_out = 0
-        self.control_in = self.control_out = 0
-        self.input_busy_us = self.output_busy_us = 0
+    @property
+    def carriers_us(self) -> int:
+        """How long messages with publications took to serve."""
+        costs = self._costs
+        processing_us = self.carriers_in * costs.processing_us
+        return processing_us + self.publications_in * costs.matching_us + self.searched_us
+
+    def _sums(self) -> tuple[int, ...]:
+        """The figures of a row, from the start."""
+        costs = self._costs
+        for_neighbours = self.publications_out + self.control_out
+        control_us = self.control_in * costs.processing_us
+        sent_us = (for_neighbours - self.unsent) * costs.transmission_us
+        return (
+            self.publications_in + self.control_in,
+            for_neighbours + self.delivered + self.notified,
+            self.control_in,
+            self.control_out + self.notified,
+            self.carriers_us + control_us + self.worked_us,
+            sent_us + self.delivered * costs.client_transmission_us,
+        )
 
     def roll(self, now_us: int) -> None:
         """Close the window when `now_us` is past it; windows without work have no row."""
         if now_us < self.window_end_us:
             return
-        if self.messages_in or self.messages_out:
-            self.rows.append(
-                LoadRow(
-                    self._broker,
-                    self.window_end_us - self._window_us,
-                    self.messages_in,
-                    self.messages_out,
-                    self.control_in,
-                    self.control_out,
-                    self.input_busy_us,
-                    self.output_busy_us,
-                )
-            )
-            self._reset()
+        sums, before = self._sums(), self._before
+        if sums[:2] != before[:2]:
+            start_us = self.window_end_us - self._window_us
+            self.rows.append(LoadRow(self._broker, start_us, *map(sub, sums, before)))
+            self._before = sums
         self.window_end_us = (now_us // self._window_us + 1) * self._window_us
 
 
 class Monitor:
-    """Sums of a broker's delays since its last report (relocation paper, 4.1: the monitor)."""
+    """A broker's delays since its last report (relocation paper, 4.1: the monitor)."""
 
-    __slots__ = ("client_output_us", "delivered", "handled", "input_queue_us", "matching_us")
+    __slots__ = ("_before", "_meter", "client_output_us", "input_queue_us")
 
-    def __init__(self) -> None:
-        self.reset()
-
-    def reset(self) -> None:
-        self.handled = self.delivered = 0
-        self.input_queue_us = self.matching_us = self.client_output_us = 0
+    def __init__(self, meter: Meter) -> None:
+        self._meter = meter
+        self._before = (meter.carriers_in, meter.carriers_us, meter.delivered)
+        self.input_queue_us = self.client_output_us = 0
 
     def report(self, output_us: dict[BrokerId, int]) -> Measured:
         """The averages since the last report, with the outputs' as the links measured them."""
+        meter = self._meter
+        sums = (meter.carriers_in, meter.carriers_us, meter.delivered)
+        handled, handled_us, delivered = map(sub, sums, self._before)
         report = Measured(
-            input_queue_us=self.input_queue_us // self.handled if self.handled else None,
-            matching_us=self.matching_us // self.handled if self.handled else None,
+            input_queue_us=self.input_queue_us // handled if handled else None,
+            matching_us=handled_us // handled if handled else None,
             output_us=output_us,
-            client_output_us=self.client_output_us // self.delivered if self.delivered else None,
+            client_output_us=self.client_output_us // delivered if delivered else None,
         )
-        self.reset()
+        self._before = sums
+        self.input_queue_us = self.client_output_us = 0
         return report

@@ -125,7 +125,7 @@ class World:
             self.queue,
             self._costs,
             self.trace,
-            Meter(broker, self._window_us),
+            Meter(broker, self._costs, self._window_us),
             self._latency_us,
             self._publishers,
             self._subscribers,

@@ -32,25 +32,24 @@ class Link:
         # Its place among those that share a processor, if they do.
         self.turn: Turn | None = None
 
-    def send(self, input: Received, units: int, ready_us: int) -> int:
-        """Queue a message that is ready at `ready_us`; the output's busy time for it."""
-        busy_us = units * self._transmission_us
+    def send(self, input: Received, units: int, ready_us: int) -> None:
+        """Queue a message that is ready at `ready_us`."""
         if self.turn is not None:
+            busy_us = units * self._transmission_us
             self.turn.send(input, units, ready_us, busy_us, self._arrive, self.latency_us)
-            return busy_us
+            return
         start_us = self._free_us
         if start_us > ready_us:
             self._waited_us += start_us - ready_us
         else:
             start_us = ready_us
         self._sent += 1
-        self._free_us = out_us = start_us + busy_us
+        self._free_us = out_us = start_us + units * self._transmission_us
         if self._passed is not None:
             self._passed.append((ready_us, out_us, units))
         queue = self._queue
         queue.made = made = queue.made + 1
         heappush(queue.heap, (out_us + self.latency_us, made, self._arrive, input))
-        return busy_us
 
     @property
     def empty_us(self) -> int:
