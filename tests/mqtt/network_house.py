@@ -129,13 +129,13 @@ class Network:
         """One message of some link arrives; False if there is none."""
         waiting = [ends for ends, link in self.links.items() if link]
         if waiting:
-            self._arrive(*chance.choice(waiting))
+            self.arrive(*chance.choice(waiting))
         return bool(waiting)
 
     def settle(self) -> None:
         """All messages arrive."""
         while waiting := [ends for ends, link in self.links.items() if link]:
-            self._arrive(*waiting[0])
+            self.arrive(*waiting[0])
 
     def after(self, seconds: float) -> None:
         """Time passes everywhere."""
@@ -156,7 +156,8 @@ class Network:
             self[name].handle(LinkChanged(neighbour, LinkState.UP))
         self.settle()
 
-    def _arrive(self, sender: str, receiver: str) -> None:
+    def arrive(self, sender: str, receiver: str) -> None:
+        """The first message of that link."""
         message = self.links[sender, receiver].popleft()
         self.carried += len(getattr(message, "publications", (message,)))
         self[receiver].handle(Received(sender, message))

@@ -35,7 +35,7 @@ from shoal.mqtt.connection.house import Guest
 from shoal.mqtt.connection.unfinished import MOST_OF_CLIENTS, MOST_OF_STRANGERS, Unfinished
 from shoal.mqtt.content import Json
 from shoal.mqtt.door.network import Door
-from shoal.mqtt.due import MORE_TIMER, SILENCE_TIMER, Due
+from shoal.mqtt.due import MORE_TIMER, Due
 from shoal.mqtt.federation.federation import Federation
 from shoal.mqtt.federation.roaming.homes import Homes
 from shoal.mqtt.limits import DEFAULT_LIMITS, MICROSECONDS, Limits
@@ -58,7 +58,7 @@ from shoal.mqtt.sessions.subscribed.subscriptions import Subscriptions
 from shoal.mqtt.sessions.subscribing import Subscribing
 from shoal.mqtt.sessions.system_topics import SystemTopics
 from shoal.mqtt.statistics import Statistics
-from shoal.mqtt.timers import Timers
+from shoal.mqtt.timers import SILENCE_TIMER, Timers
 
 
 class BrokerClients:

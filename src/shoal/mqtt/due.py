@@ -11,7 +11,7 @@ from shoal.mqtt.sessions.spreading import Spreading
 from shoal.mqtt.sessions.subscribed.leaving import LEAVING_TIMER, Leaving
 from shoal.mqtt.sessions.subscribed.presence import PRESENCE_TIMER, Presence
 from shoal.mqtt.sessions.system_topics import SystemTopics
-from shoal.mqtt.timers import Timers
+from shoal.mqtt.timers import SILENCE_TIMER, Timers
 
 # Sessions that end at once, and wills that are published: as much work as some 300 subscriptions
 # that are taken back, a session as much as several, is done in one go.
@@ -20,7 +20,6 @@ SESSION_WORK = 6
 # And so much of what waits for clients is sent in one go, with what it takes to look for it.
 MOST_SENT, LEAST_SENT = 2_000, 50
 
-SILENCE_TIMER = "silence"
 MORE_TIMER = "more"
 
 

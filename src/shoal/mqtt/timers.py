@@ -14,6 +14,8 @@ from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import Any
 
+# With a connection: when its client will have been silent for too long.
+SILENCE_TIMER = "silence"
 # Entries of the heap that no longer hold are dropped when they outnumber those that do.
 _STALE_MINIMUM = 1_000
 

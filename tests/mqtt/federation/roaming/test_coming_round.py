@@ -21,7 +21,7 @@ def carry(network: Network, *ways: str) -> None:
     for way in ways * 3:
         one, other = way.split()
         while network.links[one, other]:
-            network._arrive(one, other)
+            network.arrive(one, other)
 
 
 def asks(network: Network, broker: str) -> Client:
@@ -44,11 +44,11 @@ def test_what_a_broker_could_not_send_on_is_there_when_the_session_is() -> None:
     for way in ("B1 B2", "B2 B3", "B3 B2", "B2 B1"):
         one, other = way.split()
         while network.links[one, other]:
-            network._arrive(one, other)
+            network.arrive(one, other)
     assert client.take()[0].session_present
     # B2 does not know yet that it is there; what B3 sends on is lost with it.
     publisher.publish("a", b"x", qos=1)
-    network._arrive("B2", "B3")
+    network.arrive("B2", "B3")
     network.links["B3", "B2"].clear()
     carry(network, "B1 B2")
     network.links["B2", "B3"].clear()

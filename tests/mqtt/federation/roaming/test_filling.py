@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
+from shoal.broker.messages import PublicationBatch
 from shoal.mqtt.codec.packets import Connect, Subscribe, SubscriptionRequest
+from shoal.mqtt.federation.roaming.fetching import WAIT_US
+from shoal.mqtt.limits import DEFAULT_LIMITS, MICROSECONDS
 from shoal.mqtt.sessions.subscribed import presence
 from tests.calls import Calls
 from tests.mqtt.house import KEPT, Client
@@ -15,6 +18,7 @@ from tests.mqtt.network_house import Network, Site
 from tests.mqtt.remembering import Memory
 
 MANY = 1_500
+COMING = 30
 # A bit of the session; all of it at once were more than half a million.
 MOST_CALLS = 200_000
 
@@ -95,6 +99,70 @@ def test_a_large_session_comes_bit_by_bit(prefix: str) -> None:
     assert new.take_payloads() == [b"then", b"at last"]
     assert [site.clients.subscriptions.count for site in brokers.sites.values()] == [0, MANY]
     assert max(map(max, turns)) < MOST_CALLS
+
+
+def test_a_client_whose_session_takes_long_to_be_filed_is_not_refused_meanwhile() -> None:
+    """After 10 s a slow broker threw away what it had filed, each time the client came."""
+    brokers = network()
+    old = brokers["B1"].connect("c", **KEPT)
+    asks(old)
+    new = comes(brokers["B2"])
+    began_us = brokers["B2"].now_us
+    while not (found := new.take()):
+        brokers["B2"].now_us += 3 * MICROSECONDS
+        step(brokers["B2"])
+    assert brokers["B2"].now_us - began_us > DEFAULT_LIMITS.connect_timeout_s * MICROSECONDS
+    assert found[0].session_present
+
+
+def waits_for_its_messages() -> tuple[Network, Client]:
+    """A client that connects elsewhere, over a link that is slow."""
+    brokers = network()
+    old = brokers["B1"].connect("c", **KEPT)
+    asks(old, many=500)
+    old.lose()
+    publisher = brokers["B1"].connect("p")
+    for number in range(COMING):
+        publisher.publish("0/a", b"%d" % number, qos=1)
+    brokers.is_slow = True
+    return brokers, comes(brokers["B2"])
+
+
+def one_comes(brokers: Network) -> None:
+    """In a second one word comes from where the session was, and hears all that is said."""
+    while brokers.links["B2", "B1"]:
+        brokers.arrive("B2", "B1")
+    link = brokers.links["B1", "B2"]
+    if isinstance(link[0], PublicationBatch):
+        batch = link.popleft()
+        link.extendleft(
+            PublicationBatch((each,), batch.hops) for each in reversed(batch.publications)
+        )
+    brokers.arrive("B1", "B2")
+    brokers["B2"].after(1)
+
+
+def test_a_client_whose_session_comes_slowly_is_not_refused_meanwhile() -> None:
+    """Of a session of megabytes a slow link brings so much before the client is let go."""
+    brokers, new = waits_for_its_messages()
+    for _ in range(COMING):
+        one_comes(brokers)
+        assert not new.take()
+    brokers.is_slow = False
+    brokers.settle()
+    settle(brokers)
+    found = new.take()
+    assert found[0].session_present
+    assert [each.payload for each in found[1:]] == [b"%d" % number for number in range(COMING)]
+
+
+def test_a_client_whose_session_stops_coming_does_not_wait_for_ever() -> None:
+    brokers, new = waits_for_its_messages()
+    one_comes(brokers)
+    one_comes(brokers)
+    assert not new.take()
+    brokers["B2"].after(2 * WAIT_US / MICROSECONDS)
+    assert not new.take()[0].session_present  # as nothing is on a disk
 
 
 def test_what_waits_for_a_client_is_read_bit_by_bit() -> None:

@@ -1,8 +1,9 @@
 """Clients that wait here for their session, which another broker has.
 
-That broker is asked, and again, as the question may be lost on a link that is not yet there.  A
-client is never told that its session is gone while a broker may have it: it is refused (0x88), and
-may try again, or start clean.
+That broker is asked, and again, as the question may be lost on a link that is not yet there.  What
+is large, or comes over a slow link, is waited for as long as more of it comes.  A client is never
+told that its session is gone while a broker may have it: it is refused (0x88), and may try again,
+or start clean.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from shoal.mqtt.memory.journal import Journal
 from shoal.mqtt.sessions.delivering.outgoing import ClientConnection
 from shoal.mqtt.sessions.sessions import ELSEWHERE, Sessions
 from shoal.mqtt.sessions.subscribed.rows import SubscriptionState
-from shoal.mqtt.timers import Timers
+from shoal.mqtt.timers import SILENCE_TIMER, Timers
 
 # A client does not wait longer for its session than it would for a slow broker.
 WAIT_US = 2 * MICROSECONDS
@@ -131,6 +132,7 @@ class Fetching:
         if waiting is None or current != journey:
             return
         self.heard_of(waiting.home)
+        waiting.heard_us = now_us
         state = waiting.take(control)
         if state is None or waiting.filling is not None:
             return
@@ -148,11 +150,19 @@ class Fetching:
         """Fill some more of a session that has come; one at a time, so that others have turns."""
         journey = next(iter(self._filling))
         _, waiting = self.waiting[journey[0]]
+        self._is_coming(waiting, now_us)
         if waiting.go_on(now_us):
             del self._filling[journey]
             self._let_in(journey, waiting, now_us)
         if self._filling:
             self._timers.set((WAITING_TIMER, next(iter(self._filling))), now_us + 1)
+
+    def _is_coming(self, waiting: Waiting, now_us: int) -> None:
+        """The session takes its time: its client is not let go as long as more of it comes."""
+        waiting.until_us = max(waiting.until_us, now_us + WAIT_US)
+        if not waiting.connection.is_closed:
+            silent_us = now_us + self._sessions.limits.connect_timeout_s * MICROSECONDS
+            self._timers.set((SILENCE_TIMER, waiting.connection), silent_us)
 
     def _let_in(self, journey: Journey, waiting: Waiting, now_us: int) -> None:
         """All of a session is here, or it is known that there is none."""
@@ -173,6 +183,8 @@ class Fetching:
             return
         if now_us - waiting.since_us >= WAIT_US:
             self._silent.setdefault(waiting.home, now_us)
+        if waiting.heard_us is not None and now_us - waiting.heard_us < WAIT_US:
+            self._is_coming(waiting, now_us)
         if waiting.connection.is_closed:
             self._forget(client_id)
         elif now_us >= waiting.until_us or self._is_gone(waiting.home, now_us):

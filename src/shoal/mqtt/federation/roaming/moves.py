@@ -43,6 +43,8 @@ class Waiting:
         self.home = home
         self.since_us = since_us
         self.until_us = until_us
+        # When some of it came last.
+        self.heard_us: int | None = None
         self.state: SessionState | None = None
         # Once all has come.
         self.filling: Filling | None = None
