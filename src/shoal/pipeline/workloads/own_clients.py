@@ -34,12 +34,17 @@ OWN = "own"
 
 
 class OwnClients(msgspec.Struct):
-    """Those in files; None where there is no file, and all are derived."""
+    """Those in files; None where there is no file, and all are derived.
+
+    The files are named by what cannot be used of them.
+    """
 
     subscriptions: list[OwnSubscription] | None
     publishers: Mapping[str, OwnPublisher] | None
     seed: int
     left_out: int = 0
+    subscriptions_file: str = "subscriptions"
+    publishers_file: str = "publishers"
 
     @classmethod
     def read(cls, subscriptions: Path | None, publishers: Path | None, seed: int) -> OwnClients:
@@ -50,6 +55,8 @@ class OwnClients(msgspec.Struct):
             if publishers is None
             else {row.publisher: row for row in read_own_publishers(publishers)},
             seed,
+            subscriptions_file=str(subscriptions),
+            publishers_file=str(publishers),
         )
 
     def complaints(self, attributes: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
@@ -78,7 +85,9 @@ class OwnClients(msgspec.Struct):
         for name in self.publishers:
             if name not in found:
                 hint = did_you_mean(name, sorted(found))
-                raise TableError(f"publishers: {name!r} has no publication in the window{hint}")
+                raise TableError(
+                    f"{self.publishers_file}: {name!r} has no publication in the window{hint}"
+                )
         return sorted(self.publishers)
 
     def publisher_table(self, derived: DataFrame, places: Sequence[BrokerPlace]) -> DataFrame:
@@ -100,7 +109,8 @@ class OwnClients(msgspec.Struct):
         for row in derived:
             values, own = dict(row), self.publishers[row["publisher"]]
             if own.broker:
-                place = by_name[self._known(own.broker, by_name, own.publisher)]
+                who = f"{self.publishers_file}: {own.publisher!r}"
+                place = by_name[_known(own.broker, by_name, who)]
                 values |= {
                     "broker": place.broker,
                     "latitude": place.latitude,
@@ -133,7 +143,8 @@ class OwnClients(msgspec.Struct):
             return None
         rows: list[tuple[Any, ...]] = []
         for own in self.subscriptions:
-            broker = self._known(own.broker, brokers, own.id) if own.broker else ""
+            who = f"{self.subscriptions_file}: {own.id!r}"
+            broker = _known(own.broker, brokers, who) if own.broker else ""
             begins, goes = own.interval_us
             if (begins is not None and begins >= ends[1]) or (goes is not None and goes <= ends[0]):
                 self.left_out += 1
@@ -157,11 +168,12 @@ class OwnClients(msgspec.Struct):
                 )
             )
         if not rows:
-            raise TableError("subscriptions: all come and go outside the events' time")
+            raise TableError(f"{self.subscriptions_file}: all come and go outside the events' time")
         return rows
 
-    def _known(self, broker: str, brokers: Sequence[str] | Mapping[str, object], who: str) -> str:
-        if broker not in brokers:
-            hint = did_you_mean(broker, list(brokers))
-            raise TableError(f"{who!r}: there is no broker {broker!r}{hint}")
-        return broker
+
+def _known(broker: str, brokers: Sequence[str] | Mapping[str, object], who: str) -> str:
+    if broker not in brokers:
+        hint = did_you_mean(broker, list(brokers))
+        raise TableError(f"{who}: there is no broker {broker!r}{hint}")
+    return broker
