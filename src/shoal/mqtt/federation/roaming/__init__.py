@@ -7,7 +7,7 @@
 | new | ASK_AGAIN_US over, waiting | Entered, again |
 | new | SessionState, all of it | lets the client in → arriving |
 | new | SessionState, the client has hung up | Declined |
-| new | WAIT_US over without a word | refuses the client; anew without a disk, or if old is long silent |
+| new | WAIT_US over, and no word | refuses the client; anew without a disk, or if old is silent |
 | new | Refused | refuses the client: the session is another user's |
 | old | Entered | closes its connection (0x8E); if asked: gives the session (see `giving`) |
 | old, had sent it away | Entered, asking | as above, once the client is gone (see `redirecting`) |
