@@ -60,6 +60,7 @@ def test_publishers(tmp_path: Path) -> None:
     [
         ("id,filter\na,x >\n", "row 1, 'a': filter: "),
         ("id,filter\na,TRUE\na,TRUE\n", "id 'a' is there more than once"),
+        ("id;filter\na;TRUE\n", "unknown column 'id;filter'; columns stand between commas, not"),
         ("id,filtre\na,TRUE\n", "unknown column 'filtre'; did you mean filter?"),
         ("id,filter\na,\n", "row 1: filter is missing"),
         ("id,filter\n", "has no rows"),

@@ -26,7 +26,7 @@ import msgspec
 
 from shoal.frames.errors import TableError
 from shoal.frames.reading import read_table_file
-from shoal.frames.spelling import did_you_mean
+from shoal.frames.spelling import unknown_column
 from shoal.frames.times import instant
 from shoal.language import FilterSyntaxError, parse
 
@@ -95,7 +95,7 @@ def _read(path: Path, kind: type[Row]) -> list[Row]:
     for place, data in enumerate(_rows(path), 1):
         for name in data:
             if name not in known:
-                raise TableError(f"{path}: unknown column {name!r}{did_you_mean(name, known)}")
+                raise TableError(f"{path}: {unknown_column(name, known)}")
         given = {name: value for name, value in data.items() if value is not None}
         for name in required:
             if name not in given:

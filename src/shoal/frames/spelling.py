@@ -21,3 +21,17 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
         return f"; did you mean {near[0]}?"
     more = ", ..." if len(words) > SHOWN else ""
     return f"; there are {', '.join(words[:SHOWN])}{more}" if words else ""
+
+
+def unknown_column(name: str, known: Iterable[str]) -> str:
+    """A complaint about a column that is not known, in the header of a CSV file.
+
+    >>> unknown_column("id;filter", ["id", "filter"])
+    "unknown column 'id;filter'; columns stand between commas, not ';'"
+    """
+    words = list(known)
+    apart = [each for each in ";\t|" if each in name and name.split(each)[0].strip() in words]
+    hint = (
+        f"; columns stand between commas, not {apart[0]!r}" if apart else did_you_mean(name, words)
+    )
+    return f"unknown column {name!r}{hint}"

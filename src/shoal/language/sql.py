@@ -336,7 +336,10 @@ class _Builder(Transformer[Token, _Part]):
 
 
 def format_filter(filter: Filter) -> str:
-    """The filter's text, with no more parentheses than it needs; `parse` reads it back.
+    """The filter's text, with no more parentheses than it needs.
+
+    `parse` reads it back where it is not too long or deep for it, as what was granted may be once
+    it is written out: what must come back is stored as an expression.
 
     FilterError for what the language cannot write: an infinity, an attribute without name.
     """

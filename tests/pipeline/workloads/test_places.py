@@ -35,6 +35,7 @@ def test_a_list_may_lack_places(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("name\nkiel\n", "no column 'broker'"),
+        ("broker\tname\nkiel\tKiel\n", "columns stand between commas, not"),
         ("broker,lat,lon\nkiel,1,2\n", r"unknown column 'lat'; did you mean latitude\?"),
         ("broker,latitude,lon\nkiel,1,2\n", r"unknown column 'lon'; did you mean longitude\?"),
         ("broker,latitude\nkiel,north\n", "line 2: latitude 'north' is not a number"),

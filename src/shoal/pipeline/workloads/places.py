@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from shoal.frames.reading import read_table_file
-from shoal.frames.spelling import did_you_mean
+from shoal.frames.spelling import unknown_column
 from shoal.overlays.trace_rows import BrokerPlace
 from shoal.pipeline.schemas import ATTRIBUTES
 from shoal.pipeline.sources.flights import packaged_file
@@ -56,8 +56,7 @@ def listed_brokers(file: Path) -> list[BrokerPlace]:
         header = reader.fieldnames or []
         for name in header:
             if name not in BROKER_COLUMNS:
-                hint = did_you_mean(name, BROKER_COLUMNS)
-                raise SourceError(f"{file}: unknown column {name!r}{hint}")
+                raise SourceError(f"{file}: {unknown_column(name, BROKER_COLUMNS)}")
             if header.count(name) > 1:
                 raise SourceError(f"{file}: there are two columns {name!r}")
         if "broker" not in header:
