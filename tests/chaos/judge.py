@@ -197,18 +197,25 @@ def _disordered(plan: Plan, history: Sequence[Event]) -> list[Violation]:
     grouped = {each.name for each in plan.subscribers if each.group}
     published, excuses = _publications(history), Excuses(plan, history)
     again_s: dict[Key, list[float]] = defaultdict(list)
+    repeated: set[Key] = set()
+    # Clients whose subscriptions are not granted yet.
+    waiting: set[str] = set()
     seen: dict[tuple[str, str], set[int]] = defaultdict(set)
     newest: dict[tuple[str, str], int] = {}
     late: dict[tuple[str, str], list[tuple[int, int, float]]] = defaultdict(list)
     for event in history:
         match event:
             # What comes before a subscription is granted may have gaps, which a publisher's repeats
-            # fill.
+            # fill, before that or later.
             case Entered(client=client, present=False) | Granted(client=client):
+                waiting.discard(client)
+                if isinstance(event, Entered):
+                    waiting.add(client)
                 for pair in [pair for pair in newest if pair[0] == client]:
                     del newest[pair]
-            case Sent(client=client, number=number, qos=1, again=True):
-                if event.broker != published[client, number].sent.broker:
+            case Sent(client=client, number=number, again=True):
+                repeated.add((client, number))
+                if event.qos == 1 and event.broker != published[client, number].sent.broker:
                     again_s[client, number].append(event.at_s)
             case Got(client=client, publisher=publisher, number=number) if client not in grouped:
                 pair = client, publisher
@@ -216,7 +223,8 @@ def _disordered(plan: Plan, history: Sequence[Event]) -> list[Violation]:
                     continue
                 seen[pair].add(number)
                 of = published.get((publisher, number))
-                is_excused = of is not None and excuses.disorder(event, of.sent)
+                fills = client in waiting and (publisher, number) in repeated
+                is_excused = fills or (of is not None and excuses.disorder(event, of.sent))
                 if number < newest.get(pair, 0) and not is_excused:
                     later = published.get((publisher, newest[pair]))
                     times = again_s[publisher, number]

@@ -220,6 +220,19 @@ def test_order_is_each_publishers_at_each_subscriber() -> None:
     assert kinds([*both, *others, *well]) == []
 
 
+def test_before_a_subscription_is_granted_repeats_fill_gaps() -> None:
+    both = [event for n in (1, 2) for event in published(3.2, "P1", n)]
+    others = [got(4, name, "P1", n) for name in ("S1", "G1") for n in (1, 2)]
+    late = [got(3.5, "F1", "P1", 2), got(3.6, "F1", "P1", 1)]
+    left, anew = Left(at_s=2.9, client="F1", broker="B1", why="-"), entered(3, "F1", "B1")
+    again = sent(3.25, "P1", 1, again=True)
+    granted = Granted(at_s=3.7, client="F1")
+    assert kinds([*both, *others, left, *anew, again, *late, granted]) == []
+    assert kinds([*both, *others, left, *anew, *late, granted]) == [("disordered", "F1")]
+    soon = msgspec.structs.replace(granted, at_s=3.3)
+    assert kinds([*both, *others, left, *anew, again, soon, *late]) == [("disordered", "F1")]
+
+
 def test_what_is_sent_again_at_another_broker_is_published_there() -> None:
     both = [
         event
