@@ -208,9 +208,7 @@ def _disordered(plan: Plan, history: Sequence[Event]) -> list[Violation]:
             # What comes before a subscription is granted may have gaps, which a publisher's repeats
             # fill, before that or later.
             case Entered(client=client, present=False) | Granted(client=client):
-                waiting.discard(client)
-                if isinstance(event, Entered):
-                    waiting.add(client)
+                (waiting.add if isinstance(event, Entered) else waiting.discard)(client)
                 for pair in [pair for pair in newest if pair[0] == client]:
                     del newest[pair]
             case Sent(client=client, number=number, again=True):

@@ -31,7 +31,7 @@ from shoal.broker.effects import (
     Stays,
     TimerFired,
 )
-from shoal.broker.messages import Carrier, Message, Ping, Pong, Publish, Rejected, Together
+from shoal.broker.messages import Message, Ping, Pong, Rejected, Together
 from shoal.broker.onward import Asked, Onward
 from shoal.broker.records import RefusalRecord
 from shoal.broker.strategy import BrokerContext, ProtocolError, Strategy, StrategyFactory
@@ -191,8 +191,6 @@ class Broker:
 def _carries(input: Input) -> bool:
     """Whether it brings publications: what comes of these is nothing to be joined."""
     match input:
-        case Received(_, message):
-            return isinstance(message, Carrier)
-        case Requested(_, request):
-            return type(request) is Publish
+        case Received(_, message) | Requested(_, message):
+            return message.carries
     return False

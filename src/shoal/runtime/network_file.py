@@ -162,6 +162,10 @@ class Network(Section, frozen=True, kw_only=True):
         return strategy_factory(self.system, self.system_parameters, names)
 
 
+# What systems have is under their names.
+_OWN_KEYS = tuple(key for key in Network.__struct_fields__ if key != "parameters")
+
+
 # Where a network file names files or folders.
 _FILES = {
     "tls": ("authority", "certificate", "key"),
@@ -203,8 +207,7 @@ def parse_network(data: dict[str, Any], label: str = NETWORK) -> Network:
     )
     systems = typed_toml.convert(given, kind, label, pages={"": SYSTEMS_PAGE})
     parameters = {name: getattr(systems, name) for name in given}
-    own = [key for key in Network.__struct_fields__ if key != "parameters"]
-    known = [*own, *SYSTEMS]
+    known = [*_OWN_KEYS, *SYSTEMS]
     network = typed_toml.convert(data, Network, label, known=known, pages={"": PAGE})
     network = msgspec.structs.replace(network, parameters=parameters)
     return network if "links" in data else _with_links(network)
@@ -223,8 +226,7 @@ def _with_links(network: Network) -> Network:
 
 def changed_keys(before: Network, after: Network) -> list[str]:
     """The keys of the file that differ, a system's table by its name."""
-    own = [key for key in Network.__struct_fields__ if key != "parameters"]
-    changed = [key for key in own if getattr(before, key) != getattr(after, key)]
+    changed = [key for key in _OWN_KEYS if getattr(before, key) != getattr(after, key)]
     one, other = before.parameters, after.parameters
     return changed + [key for key in SYSTEMS if one.get(key) != other.get(key)]
 
@@ -309,11 +311,10 @@ def _cost_problems(network: Network) -> list[str]:
         for key in costs
         if key not in pairs
     ]
-    both = [pairs[key] for key in costs if key in pairs]
     return found + [
         f"costs.links: {left}-{right} and {right}-{left} are one link"
-        for left, right in both
-        if left < right and (right, left) in both
+        for key, (left, right) in pairs.items()
+        if left < right and key in costs and f"{right}-{left}" in costs
     ]
 
 

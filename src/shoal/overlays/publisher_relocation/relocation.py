@@ -45,7 +45,6 @@ _OF_THE_TREE = frozenset(
         Unsubscribe,
     )
 )
-_LEAVING = frozenset(LeavingMessage.__subclasses__())
 
 
 class Relocation(AroundTree):
@@ -84,12 +83,11 @@ class Relocation(AroundTree):
             )
             self._traces.note(forwarded, neighbour, now_us, out)
             return
-        kind = type(message)
-        if kind in _LEAVING:
+        if isinstance(message, LeavingMessage):
             self.tree.receive(neighbour, message, now_us, out)
             return
         self.tree.heard()
-        if kind not in _OF_THE_TREE:
+        if type(message) not in _OF_THE_TREE:
             self.tracer.receive(neighbour, message, now_us, out)
             return
         match message:

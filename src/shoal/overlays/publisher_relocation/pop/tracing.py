@@ -100,8 +100,7 @@ class Tracing:
     def result(self, neighbour: BrokerId, message: TraceResult, out: list[Effect]) -> bool:
         """Take a neighbour's result; whether it ended a trace at the publisher's first broker."""
         publication = message.publication
-        traces = self._traces.get(publication.publisher, {})
-        trace = traces.get(publication)
+        trace = self._traces.get(publication.publisher, {}).get(publication)
         if trace is None:
             return False  # it was given up
         if neighbour not in trace.waiting:
@@ -112,9 +111,7 @@ class Tracing:
         trace.behind[neighbour] = message.subscribers
         if trace.waiting:
             return False
-        del traces[publication]
-        if not traces:
-            del self._traces[publication.publisher]
+        self._drop(publication)
         return self._end(publication, trace.upstream, trace.local, trace.behind, out)
 
     def expire(self, publisher: ClientId, now_us: int, out: list[Effect]) -> None:
