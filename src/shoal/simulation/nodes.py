@@ -107,6 +107,7 @@ class BrokerNode:
         "_free_us",
         "_handle",
         "_holding",
+        "_is_shut",
         "_matching_us",
         "_monitor",
         "_movers",
@@ -159,7 +160,8 @@ class BrokerNode:
         self._monitor: Monitor | None = None
         self.window_us: int | None = None
         self._watches_costs = False
-        # What is held back, if anything; of that what is being brought now.
+        # What is held back, if anything; of that what is being brought now.  Such a broker, and one
+        # that does not run, is shut.
         self._holding: Holding[None] | None = None
         self._brought: Input | None = None
         self._client_latency_us = client_latency_us
@@ -177,6 +179,7 @@ class BrokerNode:
     def start(self, machine: Machine) -> None:
         """Run this machine from now on (at first, and after a crash)."""
         self.running = True
+        self._is_shut = False
         self.machine = machine
         self._handle = ahead(machine.handle, self._ahead_us)
         self._subscriptions = machine.strategy.searched
@@ -184,6 +187,7 @@ class BrokerNode:
     def stop(self) -> None:
         """Crash: take nothing more in, and forget the timers and what is held back."""
         self.running = False
+        self._is_shut = True
         self._watches_costs = False
         self._holding = None
         self._timers.clear()
@@ -218,10 +222,7 @@ class BrokerNode:
 
     def receive(self, now_us: int, input: Any) -> None:
         """A message or request arrives: wait for its turn, serve it, handle it."""
-        if not self.running:
-            return
-        holding = self._holding
-        if holding is not None and input is not self._brought and holding.keep(input, None):
+        if self._is_shut and not self._lets_in(input):
             return
         message: Any = input.message if type(input) is Received else input.request
         if type(message) is PublicationBatch:
@@ -251,6 +252,12 @@ class BrokerNode:
         handle = self._handle  # what an attribute holds is no method of its own: it is found faster
         self._carry_out(handle(input, done_us), done_us)
 
+    def _lets_in(self, input: Input) -> bool:
+        """Whether what comes is served now: not by one that does not run, or holds it back."""
+        if not self.running or self._holding is None:
+            return self.running
+        return input is self._brought or not self._holding.keep(input, None)
+
     def bring(self, now_us: int, input: Input) -> None:
         """An input that costs no service: a link's change, the monitor's report."""
         if not self.running:
@@ -270,6 +277,7 @@ class BrokerNode:
                 continue
             if holding.is_over:
                 self._holding = None
+                self._is_shut = False
             return
 
     def _fire(self, now_us: int, argument: tuple[TimerKey, int]) -> None:
@@ -369,6 +377,7 @@ class BrokerNode:
             case Hold(but):
                 self._holding = self._holding or Holding()
                 self._holding.hold(but)
+                self._is_shut = True
                 self._queue.push(self._queue.now_us, self._bring_held, None)
             case Release() if self._holding is not None:
                 self._holding.release()

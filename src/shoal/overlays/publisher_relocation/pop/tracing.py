@@ -100,7 +100,8 @@ class Tracing:
     def result(self, neighbour: BrokerId, message: TraceResult, out: list[Effect]) -> bool:
         """Take a neighbour's result; whether it ended a trace at the publisher's first broker."""
         publication = message.publication
-        trace = self._traces.get(publication.publisher, {}).get(publication)
+        traces = self._traces.get(publication.publisher, {})
+        trace = traces.get(publication)
         if trace is None:
             return False  # it was given up
         if neighbour not in trace.waiting:
@@ -111,7 +112,9 @@ class Tracing:
         trace.behind[neighbour] = message.subscribers
         if trace.waiting:
             return False
-        self._drop(publication)
+        del traces[publication]
+        if not traces:
+            del self._traces[publication.publisher]
         return self._end(publication, trace.upstream, trace.local, trace.behind, out)
 
     def expire(self, publisher: ClientId, now_us: int, out: list[Effect]) -> None:
