@@ -33,3 +33,10 @@ def test_an_interrupt_passes_on_and_spark_stays_usable(spark: SparkSession) -> N
         run_tasks(spark, [partial(pow, 2, 5)], [1.0], interrupt)
     again = run_tasks(spark, [partial(pow, 2, 5)], [1.0], lambda progress: None)
     assert again == [Outcome(32, None)]
+
+
+def test_what_has_not_begun_in_time_is_left_out(spark: SparkSession) -> None:
+    tasks = [partial(pow, 2, number) for number in range(4)]
+    assert run_tasks(spark, tasks, [1.0] * 4, lambda progress: None, 0.0) == [None] * 4
+    outcomes = run_tasks(spark, tasks, [1.0] * 4, lambda progress: None, 600.0)
+    assert [outcome and outcome.result for outcome in outcomes] == [1, 2, 4, 8]

@@ -10,7 +10,9 @@ Example: `run_tasks(spark, [partial(pow, 2, n) for n in range(9)], [1.0] * 9, pr
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -40,10 +42,12 @@ def run_tasks(
     tasks: Sequence[Callable[[], Any]],
     weights: Sequence[float],
     progress: Callable[[Progress], None],
-) -> list[Outcome]:
+    within_s: float | None = None,
+) -> list[Outcome | None]:
     """Every task's outcome, in the order of `tasks`, which must be importable where Spark works.
 
-    `weights` say how long tasks take, in any unit.  An interrupt cancels the job and passes on.
+    `weights` say how long tasks take, in any unit.  A task that has not begun `within_s` is left
+    out: its outcome is None.  An interrupt cancels the job and passes on.
     """
     if not tasks:
         return []
@@ -52,9 +56,13 @@ def run_tasks(
     group = f"tasks-{uuid.uuid4()}"
     outcomes: dict[int, Outcome] = {}
     failures: list[BaseException] = []
+    # By the wall clock, which the workers' machines have, too.
+    until = math.inf if within_s is None else time.time() + within_s
 
     def work(numbered: Iterable[tuple[int, Callable[[], Any], float]]) -> Iterator[Any]:
         for number, task, size in numbered:
+            if time.time() >= until:
+                return
             yield number, *_attempt(task)
             done.add(1)
             weight.add(size)
@@ -82,7 +90,7 @@ def run_tasks(
         raise
     if failures:
         raise failures[0]
-    return [outcomes[number] for number in range(len(tasks))]
+    return [outcomes.get(number) for number in range(len(tasks))]
 
 
 def _attempt(task: Callable[[], Any]) -> tuple[Any, str | None]:

@@ -96,7 +96,9 @@ def test_a_study_end_to_end_is_continued(
 
 
 @pytest.mark.usefixtures("tiny", "spark")
-def test_an_interrupt_leaves_what_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_leaves_what_is_done_and_pages_may_be_of_a_part(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     from shoal.pipeline import tasks
 
     def interrupted(session: object, todo: list[runs.StudyRun], *more: object) -> None:
@@ -106,6 +108,12 @@ def test_an_interrupt_leaves_what_is_done(tmp_path: Path, monkeypatch: pytest.Mo
     with monkeypatch.context() as patched:
         patched.setattr(tasks, "run_tasks", interrupted)
         assert reproduce("relocation", "--out", tmp_path / "study") == 130
+    assert len(list((tmp_path / "study" / "runs").rglob("*.json"))) == 1
+    capsys.readouterr()
+    assert reproduce("relocation", "--out", tmp_path / "study", "--minutes", 0) == 0
+    said = "4 of 5 runs have not been made"
+    assert f"{said}; the same command goes on with them" in capsys.readouterr().err
+    assert said in (tmp_path / "study" / "RESULTS.md").read_text()
     assert len(list((tmp_path / "study" / "runs").rglob("*.json"))) == 1
 
 

@@ -34,7 +34,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         result = Result(key=self.key, name=self.name, values=values, series={})
         write_summary(Path(self.file), result)
 
-    def run_all(spark, runs, costs, show):  # type: ignore[no-untyped-def]
+    def run_all(spark, runs, costs, show, *more):  # type: ignore[no-untyped-def]
         for run in runs:
             run()
         show(Progress(len(runs), 1.0))

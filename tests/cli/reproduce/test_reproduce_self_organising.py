@@ -24,7 +24,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[ModelRun]:
     """The runs that were to be made; none is."""
     found: list[ModelRun] = []
 
-    def run_none(spark, runs, costs, show):  # type: ignore[no-untyped-def]
+    def run_none(spark, runs, costs, show, *more):  # type: ignore[no-untyped-def]
         found.extend(runs)
         assert costs == sorted(costs, reverse=True)
         return [Outcome(None, None) for _ in runs]

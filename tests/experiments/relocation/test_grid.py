@@ -8,9 +8,11 @@ from shoal.experiments.relocation.grid import (
     BROKERS,
     CROWD,
     DELAY,
+    EXTREMES,
     LOAD,
     POP,
     SCALES,
+    SOME_SPREADS,
     SPREADS,
     THRESHOLDS,
     WEIGHTS,
@@ -94,3 +96,21 @@ def test_a_workload_has_its_brokers() -> None:
     run: RunSpec = grid("quotes", SCALES["small"])[0]
     assert run.workload == "wide-clustered-1-360-20"
     assert run.brokers == 63
+
+
+@pytest.mark.parametrize("scale", ["small", "paper"])
+def test_what_says_most_comes_first(scale: ScaleName) -> None:
+    """A part of the grid, made in too little time, has whole comparisons at the paper's sizes."""
+    runs = grid("quotes", SCALES[scale])
+    first = [run for run in runs if run.rank == 0]
+    points = {(run.testbed, run.distribution, run.spread) for run in first}
+    assert {spread for *_, spread in points} == set(SOME_SPREADS)
+    assert len(points) == 2 * 2 * len(SOME_SPREADS)
+    for point in points:
+        settings = [
+            run.setting for run in first if (run.testbed, run.distribution, run.spread) == point
+        ]
+        assert settings == list(EXTREMES)
+    assert {run.study for run in first} == {"grid"}
+    assert {run.study for run in runs if run.rank == 1} <= {"threshold", "overhead"}
+    assert {run.study for run in runs if run.rank == max(run.rank for run in runs)} == {"probe"}

@@ -12,7 +12,7 @@ import time
 from collections.abc import Container, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias
 
 import typer
 from rich.console import Console
@@ -83,6 +83,15 @@ def _reproduce(
             "`all` finds it."
         ),
     ] = None,
+    minutes: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0,
+            help="Begin no run later than this, in each study; what says most comes first.  The "
+            "same command goes on with the rest.",
+            show_default="no end",
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Decides everything left to chance.")] = 1,
     master: MasterOption = LOCAL_MASTER,
     memory: MemoryOption = LOCAL_MEMORY,
@@ -113,7 +122,7 @@ def _reproduce(
         for name, folder in folders.items():
             _claim(folder, NOTES_TEXT.format(paper=name))
         with Steps() as steps:
-            findings = _carry_out(steps, plans, folders, master, memory)
+            findings = _carry_out(steps, plans, folders, _Means(master, memory, minutes))
             if paper == ALL:
                 _write_overview(root, folders)
     except KeyboardInterrupt:
@@ -137,6 +146,14 @@ _reproduce.__doc__ = "\n\n".join([
 reproduce = with_declared(_reproduce, "data", OPTIONS)
 
 
+class _Means(NamedTuple):
+    """Where runs are made, and until when."""
+
+    master: str
+    memory: str
+    minutes: float | None
+
+
 def _claim(folder: Path, text: str, parts: Container[str] = ()) -> None:
     """Make the folder; refuse one that holds more than this study, begun earlier, and its parts."""
     notes = folder / NOTES
@@ -156,8 +173,7 @@ def _carry_out(
     steps: Steps,
     plans: Mapping[str, Plan],
     folders: Mapping[str, Path],
-    master: str,
-    memory: str,
+    means: _Means,
 ) -> Mapping[str, Sequence[Finding]]:
     """One study after the other; what each claim of each came to."""
     from shoal.pipeline.session import spark_session
@@ -166,15 +182,17 @@ def _carry_out(
     with ExitStack() as stack:
         with steps.step("start Spark"):
             spark = stack.enter_context(
-                spark_session("shoal reproduce", master=master, memory=memory)
+                spark_session("shoal reproduce", master=means.master, memory=means.memory)
             )
         for name, plan in plans.items():
             whose = f"{name}: " if len(plans) > 1 else ""
-            findings[name] = _conclude(steps, spark, plan, folders[name], whose)
+            findings[name] = _conclude(steps, spark, plan, folders[name], means.minutes, whose)
     return findings
 
 
-def _conclude(steps: Steps, spark: Spark, plan: Plan, root: Path, whose: str) -> Sequence[Finding]:
+def _conclude(
+    steps: Steps, spark: Spark, plan: Plan, root: Path, minutes: float | None, whose: str
+) -> Sequence[Finding]:
     from shoal.experiments.studies.study import write_conclusion
     from shoal.report.study import read_study
     from shoal.report.study_pages import write_pages
@@ -183,9 +201,14 @@ def _conclude(steps: Steps, spark: Spark, plan: Plan, root: Path, whose: str) ->
         with steps.step(whose + source.title) as step:
             step.result = source.make(spark)
     runs = plan.runs()
-    _simulate(steps, spark, runs, whose)
-    with steps.step(f"{whose}tables, claims and figures"):
-        findings = write_conclusion(root, plan.conclude(runs))
+    left = _simulate(steps, spark, runs, minutes, whose)
+    with steps.step(f"{whose}tables, claims and figures") as step:
+        conclusion = plan.conclude(runs)
+        if left:
+            said = f"{left} of {len(runs)} runs have not been made"
+            step.result = f"{said}; the same command goes on with them"
+            conclusion = conclusion.of_a_part(said)
+        findings = write_conclusion(root, conclusion)
         write_pages(root, read_study(root / "study.json"))
     return findings
 
@@ -197,19 +220,27 @@ def _write_overview(root: Path, folders: Mapping[str, Path]) -> None:
     write_overview(root, {name: read_study(at / "study.json") for name, at in folders.items()})
 
 
-def _simulate(steps: Steps, spark: Spark, tasks: Sequence[Task], whose: str) -> None:
-    """Make the runs that are not there yet, the long ones first."""
+def _simulate(
+    steps: Steps, spark: Spark, tasks: Sequence[Task], minutes: float | None, whose: str
+) -> int:
+    """Make the runs that are not there yet, of those that say as much the long ones first.
+
+    Returns how many there was no time for.
+    """
     from shoal.pipeline.tasks import run_tasks
 
-    missing = sorted((task for task in tasks if not task.is_done), key=lambda task: -task.cost)
+    missing = [task for task in tasks if not task.is_done]
+    missing.sort(key=lambda task: (task.rank, -task.cost))
     there = len(tasks) - len(missing)
     with steps.step(f"{whose}simulate {len(missing)} networks", bars=["networks"]) as step:
         step.result = f"{there} were there already" if there else ""
         display = _Display(step, len(missing))
-        outcomes = run_tasks(spark, missing, [task.cost for task in missing], display.show)
+        weights, within_s = [task.cost for task in missing], minutes and minutes * 60
+        outcomes = run_tasks(spark, missing, weights, display.show, within_s)
     for task, outcome in zip(missing, outcomes, strict=True):
-        if outcome.error is not None:
+        if outcome is not None and outcome.error is not None:
             raise UserError(f"run {task.name} failed: {outcome.error}")
+    return outcomes.count(None)
 
 
 class _Display:

@@ -67,6 +67,7 @@ class ClusterRun(Run[Result], frozen=True, kw_only=True):
     setting: Setting
     messages: int
     cost: float
+    rank: int = 0
 
     summary_type = Result
 

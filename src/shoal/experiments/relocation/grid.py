@@ -47,6 +47,8 @@ THRESHOLDS = (10, 50, 100, 200, 500)
 THRESHOLD_SPREAD = 16
 # Where the best broker is searched for by trying all.
 PROBED_SPREAD = 16
+# The rank of what no claim of the paper depends on (`Task.rank`).
+LAST = 4
 # Publishers start to publish a whole window after the clients have settled.
 WINDOW_US = 10_000_000
 PUBLISHING_FROM_US = 2 * WINDOW_US
@@ -181,6 +183,20 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True):
         """About how long it takes, in any unit."""
         weight = 1.0 if self.distribution == "clustered" else 1.3
         return self.duration_us * weight * (20 + self.subscriptions)
+
+    @property
+    def rank(self) -> int:
+        """First the extremes at some spreads, then thresholds, then all spreads, then all weights.
+
+        No claim of the paper depends on probes.
+        """
+        if self.probe is not None:
+            return LAST
+        if self.study != "grid":
+            return 1
+        if self.setting not in EXTREMES:
+            return 3
+        return 0 if self.spread in SOME_SPREADS else 2
 
 
 def grid(dataset: str, scale: Scale) -> list[RunSpec]:

@@ -23,7 +23,7 @@ import msgspec
 from shoal.broker.messages import Publish
 from shoal.broker.strategy import BrokerContext, Strategy, StrategyFactory
 from shoal.clients.records import MigrationRecord
-from shoal.experiments.relocation.grid import Scale, System
+from shoal.experiments.relocation.grid import BROKERS, LAST, Scale, System
 from shoal.experiments.relocation.measuring.memory import tracing_bytes
 from shoal.experiments.scenario import Service
 from shoal.experiments.studies.runs import Run, run_key
@@ -117,6 +117,11 @@ class NetworkRun(Run[NetworkSummary], frozen=True, kw_only=True):
     def cost(self) -> float:
         """In the unit of `RunSpec.cost`; ways grow with the depth of the tree."""
         return 0.6e6 * publishers_of(self.brokers) * self.brokers.bit_length()
+
+    @property
+    def rank(self) -> int:
+        """Those larger than the paper's come last."""
+        return 1 if self.brokers <= BROKERS["wide"] else LAST
 
     def measure(self) -> NetworkSummary:
         return simulate_network(self)

@@ -48,6 +48,10 @@ class StudyRun(Run[RunSummary], frozen=True, kw_only=True):
     def cost(self) -> float:
         return self.spec.cost
 
+    @property
+    def rank(self) -> int:
+        return self.spec.rank
+
     def measure(self) -> RunSummary:
         """Run the network and sum it up."""
         workload = read_workload(Path(self.scenario.workload.path))

@@ -23,13 +23,20 @@ VERSION = version("shoal")
 
 
 class Task(Protocol):
-    """Work of a study that leaves one file; `cost` says how long it takes, in any unit."""
+    """Work of a study that leaves one file.
+
+    cost   how long it takes, in any unit
+    rank   which runs are first where there is no time for all: those of rank 0, which say most
+    """
 
     @property
     def name(self) -> str: ...
 
     @property
     def cost(self) -> float: ...
+
+    @property
+    def rank(self) -> int: ...
 
     @property
     def is_done(self) -> bool: ...
@@ -62,6 +69,11 @@ class Run(msgspec.Struct, Generic[Summary], frozen=True, kw_only=True):
     @property
     def is_done(self) -> bool:
         return self.summary is not None
+
+    @property
+    def rank(self) -> int:
+        """0, unless a study says otherwise."""
+        return 0
 
     @property
     def summary(self) -> Summary | None:

@@ -46,6 +46,11 @@ class Conclusion(NamedTuple):
     report: StudyReport
     tables: Mapping[str, Rows]
 
+    def of_a_part(self, said: str) -> Conclusion:
+        """The same where not all runs are done: what is said of that stands among the facts."""
+        report = msgspec.structs.replace(self.report, facts=(*self.report.facts, said))
+        return self._replace(report=report)
+
 
 class Plan(Protocol):
     """A study with its options: what is to be done, in this order."""
