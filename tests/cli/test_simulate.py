@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,15 +12,16 @@ from shoal.cli import main as cli
 from shoal.experiments import runner
 from shoal.experiments.run_files import RUN_TABLES
 from shoal.experiments.scenario import Scenario, load_scenario
+from tests.experiments.test_run_files import event, write_workload
 
 
 @pytest.fixture
 def short_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """In place of the simulator: a run of two deliveries."""
 
-    def run_scenario(scenario: Scenario, progress: Callable[[int, int], None]) -> runner.RunResult:
-        progress(0, 0)
-        progress(500_000, 1_000_000)
+    def run_scenario(scenario: Scenario, progress: runner.Progress) -> runner.RunResult:
+        progress(0, 0, 0)
+        progress(500_000, 1_000_000, 0)
         tables = {name: {column: [] for column in RUN_TABLES[name].names} for name in RUN_TABLES}
         tables["deliveries"] = {
             **{key: ["x", "y"] for key in ("publisher", "subscription", "client", "broker")},
@@ -86,6 +86,22 @@ def test_recommended_links_are_printed_as_a_network_file_has_them(
     printed = capsys.readouterr().out
     assert "# A - C instead of A - B: 33 % less over 2 links" in printed
     assert tomllib.loads(printed[printed.index("# A - C") :]) == {"links": [["A", "C"], ["B", "C"]]}
+
+
+def test_brokers_that_fall_behind_are_told_of_at_once_and_at_the_end(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    events = [event(number, 100_000 * number) for number in range(100)]
+    write_workload(tmp_path / "workload", events=events)
+    path = tmp_path / "scenario.toml"
+    path.write_text(
+        f"name = 'slow'\nworkload.path = '{tmp_path / 'workload'}'\nunderlay.kind = 'constant'\n"
+        "system = 'tree'\nservice.processing_us = 500_000\nrun.drain_us = 1_000_000\n"
+    )
+    assert simulate(path, "--out", tmp_path / "run") == 0
+    printed = capsys.readouterr()
+    assert printed.err.count("behind: more is published than it can handle") == 1
+    assert "brokers could not keep up: 1.00 s after the last event" in printed.out
 
 
 @pytest.mark.parametrize(

@@ -122,3 +122,37 @@ def test_links_are_advised_or_exchanged_around_a_broker_that_only_passes_on(
         assert proposals["outcome"][:2] == ("agreed", "done")
         assert (hops[0], hops[-1]) == (2, 1)
     assert (result.checks["delivered"], result.checks["duplicates"]) == (60, 0)
+
+
+@pytest.mark.parametrize("shared_outputs", [False, True])
+@pytest.mark.parametrize("slow", ["processing_us", "transmission_us", ""])
+def test_what_brokers_cannot_keep_up_with_is_counted(
+    tmp_path: Path, slow: str, shared_outputs: bool
+) -> None:
+    """Each publication passes one link; none may vanish from the sum."""
+    count = 40
+    events = [event(number, 1_000 * number) for number in range(count)]
+    workload = write_workload(
+        tmp_path, subscriptions=[{**SUBSCRIPTION, "broker": "ATL"}], events=events
+    )
+    service = {"shared_outputs": shared_outputs} | ({slow: 1_000_000} if slow else {})
+    scenario = parse_scenario(
+        {
+            "name": "slow",
+            "system": "tree",
+            "workload": {"path": str(workload)},
+            "underlay": {"kind": "constant"},
+            "service": service,
+            "run": {"settle_us": 20_000_000, "drain_us": 10_000_000},
+        }
+    )
+    behind: list[int] = []
+    result = run_scenario(scenario, lambda now_us, end_us, behind_us: behind.append(behind_us))
+    checks = result.checks
+    assert checks["delivered"] + checks["under_way"] == count
+    assert (checks["under_way"] > 20) == bool(slow)
+    if slow == "processing_us":
+        assert checks["behind_us"] > 15_000_000
+        assert max(behind) > 15_000_000
+    if not slow:
+        assert checks["behind_us"] == 0

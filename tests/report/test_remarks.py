@@ -59,6 +59,16 @@ def test_faults_after_the_end_are_told() -> None:
     ]
 
 
+def test_brokers_that_could_not_keep_up_are_told() -> None:
+    scenario = {"system": "tree", "run": {"drain_us": 60_000_000}}
+    assert remarks(scenario, {"under_way": 0, "behind_us": 0}) == []
+    found = remarks(scenario, {"under_way": 11_912, "behind_us": 967_000_000})
+    assert found[0].startswith(
+        "brokers could not keep up: 60.0 s after the last event 11,912 copies of publications were "
+        "still under way, the busiest broker 967 s behind. What is missing may be among them"
+    )
+
+
 def changed(run: Run, **metrics: float | None) -> None:
     run.metrics.update(metrics)
 

@@ -34,6 +34,9 @@ from shoal.overlays.shapes import Link
 from shoal.simulation.faults import LinkFaults
 from shoal.simulation.world import World
 
+# Told the virtual time, its end, and how far the busiest broker is behind, in µs.
+Progress = Callable[[int, int, int], None]
+
 
 class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     """What a run left: columns by table (see `run_files.RUN_TABLES`), and counts that judge it."""
@@ -44,7 +47,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
 
 def run_scenario(
     scenario: Scenario,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
     *,
     observe: Callable[[Sequence[Strategy]], None] | None = None,
     connect: Mapping[ClientId, BrokerId] | None = None,
@@ -52,8 +55,8 @@ def run_scenario(
 ) -> RunResult:
     """Simulate a scenario.
 
-    `progress` is told (virtual time, its end), both in µs, about once per virtual second; as
-    often, `observe` may look at the system at every broker.
+    `progress` is told about once per virtual second; as often, `observe` may look at the system at
+    every broker.
     `connect` lets publishers start at other brokers than the workload says, without standing
     elsewhere; the replay may end before its last event.  What the scenario names and cannot be
     used (files, brokers, filters) is a ValueError that says where.
@@ -67,7 +70,7 @@ def run_workload(
     scenario: Scenario,
     workload: Workload,
     links: list[Link],
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
     *,
     observe: Callable[[Sequence[Strategy]], None] | None = None,
 ) -> RunResult:
@@ -88,7 +91,7 @@ def run_workload(
 
     def tick(now_us: int) -> None:
         if progress is not None:
-            progress(min(now_us, end_us), end_us)
+            progress(min(now_us, end_us), end_us, world.behind_us)
         if observe is not None:
             observe([node.machine.strategy for node in world.brokers.values()])
 

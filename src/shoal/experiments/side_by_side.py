@@ -85,7 +85,7 @@ def _start_worker(shares: SynchronizedArray[float]) -> None:
 def _simulate(index: int, scenario: Scenario, folder: Path, overwrite: bool) -> None:
     shares = _shares
 
-    def tell(now_us: int, end_us: int) -> None:
+    def tell(now_us: int, end_us: int, behind_us: int = 0) -> None:
         if shares is not None:
             shares[index] = min(1.0, now_us / max(end_us, 1))
 

@@ -17,8 +17,11 @@ from shoal.report.drawing.figures import count, seconds
 
 
 def remarks(scenario: Mapping[str, Any], checks: Mapping[str, Any]) -> list[str]:
-    """Settings of a run that had no effect, a sentence each; what is not known is not judged."""
-    return [*_too_few(scenario, checks), *_too_late(scenario, checks)]
+    """Settings of a run that had no effect, and what it could not do, a sentence each.
+
+    What is not known is not judged.
+    """
+    return [*_too_few(scenario, checks), *_too_late(scenario, checks), *_too_much(scenario, checks)]
 
 
 def why_nobody_moved(
@@ -66,4 +69,20 @@ def _too_late(scenario: Mapping[str, Any], checks: Mapping[str, Any]) -> list[st
         for kind in ("crashes", "link_downs")
         for number, fault in enumerate(scenario.get("faults", {}).get(kind, ()))
         if fault["at_us"] >= end_us
+    ]
+
+
+def _too_much(scenario: Mapping[str, Any], checks: Mapping[str, Any]) -> list[str]:
+    under_way = checks.get("under_way")
+    if not under_way:
+        return []
+    drain_us = scenario.get("run", {}).get("drain_us", 0)
+    behind = ""
+    if checks.get("behind_us"):
+        behind = f", the busiest broker {seconds(checks['behind_us'])} s behind"
+    return [
+        f"brokers could not keep up: {seconds(drain_us)} s after the last event "
+        f"{count(under_way)} copies of publications were still under way{behind}. What is missing "
+        "may be among them: replay more slowly (shoal workload --duration-s), make messages "
+        "cheaper (service), or wait longer (run.drain_us)"
     ]

@@ -14,7 +14,7 @@ sorted into what is late.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush
 from typing import Any
 
@@ -44,6 +44,10 @@ class EventQueue:
     def last_us(self) -> int:
         """When the last event is due; now when there is none."""
         return max((event[0] for event in (*self.heap, *self._later)), default=self.now_us)
+
+    def __iter__(self) -> Iterator[Any]:
+        """The arguments of all events, in no order."""
+        return (event[3] for event in (*self.heap, *self._later))
 
     def push(self, at_us: int, action: Action, argument: Any) -> None:
         """Run `action(at_us, argument)` at `at_us`, which must not be in the past."""

@@ -28,6 +28,7 @@ from shoal.broker.effects import (
     Record,
     Release,
     Remember,
+    Requested,
     ResetLink,
     Send,
     SetTimer,
@@ -217,6 +218,10 @@ class BrokerNode:
         if isinstance(machine, ReliableBroker) and machine.owes(neighbour):
             return True
         return holding is not None and holding.keeps_of(neighbour)
+
+    def behind_us(self, now_us: int) -> int:
+        """How long what has arrived, and not left, keeps it busy."""
+        return max(0, self._free_us - now_us)
 
     # --- inputs -------------------------------------------------------------------------------
 
@@ -412,6 +417,14 @@ class BrokerNode:
             self._queue.push(at_us, publisher.notified, (self.id, message))
         elif client in self._subscribers:
             self._queue.push(at_us, self._subscribers.notified, (client, self.id, message))
+
+
+def publications_in(input: Any) -> int:
+    """How many publications an event's argument brings to a broker, if it does."""
+    match input:
+        case Received(_, message) | Requested(_, message):
+            return _publications_in(message) or 0
+    return 0
 
 
 def _publications_in(message: Any) -> int | None:

@@ -30,7 +30,7 @@ from shoal.simulation.faults import FaultyLink, LinkFaults
 from shoal.simulation.links.overlay_link import Link
 from shoal.simulation.links.reliable import ReliableBroker
 from shoal.simulation.links.underlay import Underlay
-from shoal.simulation.nodes import DETECTION_US, BrokerNode, Machine
+from shoal.simulation.nodes import DETECTION_US, BrokerNode, Machine, publications_in
 from shoal.simulation.publishers import PublisherNode
 from shoal.simulation.refuge import Refuge
 from shoal.simulation.service import Meter, ServiceCosts
@@ -313,6 +313,19 @@ class World:
             return
         at_us = now_us + self._latency_us[broker, client]
         self.queue.push(at_us, self.brokers[broker].receive, Requested(client, request))
+
+    @property
+    def behind_us(self) -> int:
+        """How long what has arrived at the busiest broker keeps it busy."""
+        now_us = self.queue.now_us
+        return max((node.behind_us(now_us) for node in self.brokers.values()), default=0)
+
+    @property
+    def under_way(self) -> int:
+        """Copies of publications that have not come to the next broker, or not been handled."""
+        links = (link for node in self.brokers.values() for link in node.links.values())
+        waiting = chain.from_iterable(link.waiting for link in links)
+        return sum(map(publications_in, chain(self.queue, waiting)))
 
     # --- faults -------------------------------------------------------------------------------
 

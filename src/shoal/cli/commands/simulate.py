@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 # A number that is mistyped should not simulate for days.
 MAX_SEEDS = 1_000
 
+# A queue that short may be a burst's.
+FAR_BEHIND_US = 5_000_000
+
 Tables = Mapping[str, Mapping[str, Sequence[Any]]]
 # What may have become of a link that brokers propose.
 PROPOSED = {
@@ -136,7 +139,7 @@ def _advice(parameters: msgspec.Struct, tables: Tables) -> str:
 
 
 class _VirtualTime:
-    """A bar on stderr; called with the virtual time reached and the virtual time of the end."""
+    """A bar on stderr, and a word when brokers fall behind (see `runner.Progress`)."""
 
     def __init__(self, name: str) -> None:
         console = Console(stderr=True)
@@ -151,6 +154,7 @@ class _VirtualTime:
             disable=not console.is_terminal,
         )
         self._task = self._progress.add_task(name, total=1)
+        self._is_behind = False
         self._began_s = time.monotonic()
         self._told = told(self._text, on_terminal=console.is_terminal)
 
@@ -169,7 +173,15 @@ class _VirtualTime:
         self._told.__exit__(None, None, None)
         self._progress.stop()
 
-    def __call__(self, now_us: int, end_us: int) -> None:
+    def __call__(self, now_us: int, end_us: int, behind_us: int) -> None:
+        if behind_us >= FAR_BEHIND_US and not self._is_behind:
+            self._is_behind = True
+            self._progress.console.print(
+                f"shoal: warning: {now_us / 1e6:.0f} s into the run a broker is "
+                f"{behind_us / 1e6:.0f} s behind: more is published than it can handle",
+                soft_wrap=True,
+                highlight=False,
+            )
         total = max(now_us, end_us, 1) / 1_000_000
         self._progress.update(self._task, completed=now_us / 1_000_000, total=total)
 

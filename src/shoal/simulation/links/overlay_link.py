@@ -58,6 +58,11 @@ class Link:
             return self.turn.empty_us()
         return self._free_us + self.latency_us
 
+    @property
+    def waiting(self) -> list[Received]:
+        """What has not had its turn; without turns whatever is sent is an event at once."""
+        return [] if self.turn is None else self.turn.waiting
+
     def measure_us(self) -> int:
         """Average delay from output queue to the other end since the last call."""
         if self.turn is not None:

@@ -76,7 +76,7 @@ class Turn:
         self._copies: deque[_Copy] = deque()
         self._is_closed = False
         # Copies that are made and neither dropped nor sent; when the last of those sent arrives.
-        self._unsent = 0
+        self._unsent: deque[_Copy] = deque()
         self._arrived_us = 0
         # Since they were asked for: of publications and words, and of messages.
         self._entered = self._left = self._waits = 0
@@ -92,8 +92,8 @@ class Turn:
         latency_us: int,
     ) -> None:
         """Queue something that is ready at `ready_us`."""
-        self._unsent += 1
         copy = _Copy(input, units, ready_us, busy_us, arrive, latency_us)
+        self._unsent.append(copy)
         self._outputs.queue.push(ready_us, self._enter, copy)
 
     def _enter(self, now_us: int, copy: _Copy) -> None:
@@ -118,17 +118,23 @@ class Turn:
         """A copy is out; whether there is more to send."""
         if self._is_closed:
             return False
-        self._unsent -= 1
+        self._unsent.popleft()
         self._left += copy.units
         self._waits -= copy.units
         self._arrived_us = now_us + copy.latency_us
         self._outputs.queue.push(self._arrived_us, copy.arrive, copy.input)
         return bool(self._copies)
 
+    @property
+    def waiting(self) -> list[Any]:
+        """What has not been sent, in its order."""
+        return [copy.input for copy in self._unsent]
+
     def close(self) -> None:
         """The link is gone, and with it what waits."""
         self._is_closed = True
         self._copies.clear()
+        self._unsent.clear()
 
     def empty_us(self) -> int:
         """When all that was sent so far will have arrived, at the earliest."""
