@@ -152,7 +152,6 @@ def test_what_brokers_cannot_keep_up_with_is_counted(
     assert checks["delivered"] + checks["under_way"] == count
     assert (checks["under_way"] > 20) == bool(slow)
     if slow == "processing_us":
-        assert checks["behind_us"] > 15_000_000
-        assert max(behind) > 15_000_000
+        assert checks["most_behind_us"] == max(behind) > 15_000_000
     if not slow:
-        assert checks["behind_us"] == 0
+        assert checks["most_behind_us"] < 1_000_000

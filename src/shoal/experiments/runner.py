@@ -89,7 +89,11 @@ def run_workload(
         world.heal(down.back_us, down.left, down.right)
     end_us = settled_us + workload.events.last_replay_us
 
+    most_behind_us = 0
+
     def tick(now_us: int) -> None:
+        nonlocal most_behind_us
+        most_behind_us = max(most_behind_us, world.behind_us)
         if progress is not None:
             progress(min(now_us, end_us), end_us, world.behind_us)
         if observe is not None:
@@ -98,7 +102,8 @@ def run_workload(
     world.run(end_us + scenario.run.drain_us, tick)
     _leave_out_of_time(world, workload, settled_us)
     tables = trace_tables(world, workload, links)
-    return RunResult(tables=tables, checks=check_counts(world, subscriptions, scenario.seed))
+    checks = check_counts(world, subscriptions, scenario.seed)
+    return RunResult(tables=tables, checks={**checks, "most_behind_us": most_behind_us})
 
 
 def _changed(

@@ -71,7 +71,7 @@ def _columns(names: Iterable[str], rows: Sequence[tuple[Any, ...]]) -> dict[str,
 
 def check_counts(world: World, subscriptions: Mapping[SubscriptionId, Filter], seed: int) -> Checks:
     """What a run can judge by itself; whether all was delivered, only the truth can tell."""
-    trace, under_way = world.trace, world.under_way
+    trace = world.trace
     arrived = sorted(trace.deliveries, key=lambda delivery: delivery.delivered_us)
     counts, out_of_order = tally(arrived)
     phantoms = sum(
@@ -92,7 +92,6 @@ def check_counts(world: World, subscriptions: Mapping[SubscriptionId, Filter], s
         "refused": len(trace.refused)
         + sum(isinstance(record, RefusalRecord) for record in trace.records),
         "seed": seed,
-        "under_way": under_way,
-        "behind_us": world.behind_us if under_way else 0,
+        "under_way": world.under_way,
         "virtual_end_us": world.queue.now_us,
     }

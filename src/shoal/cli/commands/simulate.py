@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 # A number that is mistyped should not simulate for days.
 MAX_SEEDS = 1_000
 
-# A queue that short may be a burst's.
-FAR_BEHIND_US = 5_000_000
-
 Tables = Mapping[str, Mapping[str, Sequence[Any]]]
 # What may have become of a link that brokers propose.
 PROPOSED = {
@@ -73,14 +70,14 @@ def simulate(
         from shoal.experiments.scenario import ScenarioError, load_scenario, written_form
         from shoal.experiments.seeds import figures_of, other_seeds
         from shoal.overlays.shapes import TopologyError
-        from shoal.report.remarks import remarks
+        from shoal.report.remarks import FAR_BEHIND_US, remarks
         from shoal.simulation.links.underlay import UnderlayError
         from shoal.typed_toml import TomlError
 
     try:
         scenario = load_scenario(scenario_file, settings or ())
         check_target(out, overwrite=overwrite)
-        with _VirtualTime(scenario.name) as virtual_time:
+        with _VirtualTime(scenario.name, FAR_BEHIND_US) as virtual_time:
             result = run_scenario(scenario, progress=virtual_time)
         by_seed = []
         if seeds > 1:
@@ -141,7 +138,7 @@ def _advice(parameters: msgspec.Struct, tables: Tables) -> str:
 class _VirtualTime:
     """A bar on stderr, and a word when brokers fall behind (see `runner.Progress`)."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, far_behind_us: int) -> None:
         console = Console(stderr=True)
         self._progress = Progress(
             TextColumn("{task.description}"),
@@ -154,6 +151,7 @@ class _VirtualTime:
             disable=not console.is_terminal,
         )
         self._task = self._progress.add_task(name, total=1)
+        self._far_behind_us = far_behind_us
         self._is_behind = False
         self._began_s = time.monotonic()
         self._told = told(self._text, on_terminal=console.is_terminal)
@@ -174,7 +172,7 @@ class _VirtualTime:
         self._progress.stop()
 
     def __call__(self, now_us: int, end_us: int, behind_us: int) -> None:
-        if behind_us >= FAR_BEHIND_US and not self._is_behind:
+        if behind_us >= self._far_behind_us and not self._is_behind:
             self._is_behind = True
             self._progress.console.print(
                 f"shoal: warning: {now_us / 1e6:.0f} s into the run a broker is "
