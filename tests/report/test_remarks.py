@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from shoal.report.comparison import sentences
+from shoal.report.comparison import headline, sentences
 from shoal.report.inputs import Run
 from shoal.report.page import render
 from shoal.report.remarks import remarks, why_nobody_moved
@@ -119,3 +119,10 @@ def test_a_cluster_is_drawn_as_what_it_is(tmp_path: Path, dispatchers: list[str]
     assert ("Every broker takes clients." in page.text) is not bool(dispatchers)
     assert "drawn in a circle" in page.text
     assert "drawn from its centre" in Page(render([tree])).text
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_what_the_first_run_could_not_do_stands_on_the_page(tmp_path: Path, count: int) -> None:
+    runs = runs_of(tmp_path)[:count]
+    runs[0].checks["most_behind_us"] = 23_000_000  # type: ignore[index]
+    assert str(headline(runs)).count(f"<b>{runs[0].name}</b>: brokers could not keep up: one") == 1

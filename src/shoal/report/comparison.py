@@ -201,8 +201,10 @@ def headline(runs: Sequence[Run]) -> Markup:
         join(over_seeds[run.name][0], ". ", _notes(run)) for run in runs if run.name in over_seeds
     ]
     idle = [join(f"{text}.") for text in without_effect(runs)]
+    of_itself = [join(tag("b", reference.name), f": {text}.") for text in _remarks(reference)]
     return tag(
         "div",
+        _paragraphs(of_itself),
         _paragraphs(alone, f"Against {reference.name}"),
         _paragraphs(judged),
         _paragraphs(idle, "Settings that changed nothing" if len(idle) > 1 else ""),
