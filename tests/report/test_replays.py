@@ -20,11 +20,13 @@ from shoal.report.replays import (
     Replay,
     cell,
     effects,
+    held_back,
     moved,
     moved_sentence,
     problems,
     proof,
     read_replay,
+    replays_section,
 )
 from tests.report.fake_runs import make_runs
 from tests.report.test_page import Page
@@ -91,6 +93,16 @@ def test_effects_are_measured_and_predicted() -> None:
         f"grape against tree, messages per publication: {MINUS}45.0 % (predicted {MINUS}50.0 %)",
         f"grape against tree, hops per delivery: {MINUS}40.0 % (predicted {MINUS}50.0 %)",
     ]
+
+
+@pytest.mark.parametrize(("seconds", "is_told"), [(9.0, False), (10.9, False), (81.3, True)])
+def test_a_pace_that_was_not_kept_is_told(seconds: float, is_told: bool) -> None:
+    measured = msgspec.structs.replace(figures(900, 1.0, 3), seconds=seconds)
+    found = held_back([replay("load", measured=measured)])
+    text = "load, live: publishing took 81.3 s instead of 10.0: brokers, or this machine, could not"
+    assert [each.startswith(text) for each in found] == [True] * is_told
+    section = str(replays_section([replay("load", measured=measured)]))
+    assert ("publishing took" in section) == is_told
 
 
 def test_movers_are_those_that_moved_or_should_have() -> None:

@@ -21,6 +21,8 @@ from shoal.report.drawing import figures as show
 from shoal.report.drawing.markup import Markup, join, tag
 from shoal.report.inputs import ReportError
 
+# Publishing that takes so much longer than it should was held back.
+HELD_BACK = 1.1
 FAULTS = ("lost", "duplicated", "phantom", "out_of_order")
 _UNKNOWN = "?"
 
@@ -158,6 +160,24 @@ def effects(replays: Sequence[Replay]) -> list[str]:
     return found
 
 
+def held_back(replays: Sequence[Replay]) -> list[str]:
+    """Where publishing took longer than the workload has it, in words."""
+    found = []
+    for replay in replays:
+        wanted, took = replay.predicted, replay.measured
+        if (
+            wanted is not None
+            and took is not None
+            and took.seconds > HELD_BACK * wanted.seconds > 0
+        ):
+            found.append(
+                f"{replay.name}, live: publishing took {show.quantity(took.seconds)} s instead of "
+                f"{show.quantity(wanted.seconds)}: brokers, or this machine, could not keep up; "
+                "rates, delays and moves are of that pace"
+            )
+    return found
+
+
 def _value(line: Line, replay: Replay, which: str) -> float | None:
     found: Figures | None = getattr(replay, which)
     return None if found is None or not replay.publications else line.value(replay, found)
@@ -237,7 +257,7 @@ def replays_section(replays: Sequence[Replay]) -> Markup:
             "publishers end at another broker.",
         ),
         _table(replays),
-        [tag("p", f"{effect}.", class_="note") for effect in effects(replays)],
+        [tag("p", f"{text}.", class_="note") for text in (*effects(replays), *held_back(replays))],
         tag("p", f"{text[0].upper()}{text[1:]}.", class_=None if is_right else "fault"),
         [tag("p", f"{why}.", class_="fault") for replay in replays for why in _gaps(replay)],
         [_movers(replay) for replay in replays if moved(replay)],

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def show_replays(console: Console, replays: Sequence[Replay]) -> None:
     """The table, what changed, who moved, and what is wrong."""
-    from shoal.report.replays import effects, moved, moved_sentence, problems
+    from shoal.report.replays import effects, held_back, moved, moved_sentence, problems
 
     first = replays[0]
     console.print(
@@ -25,7 +25,7 @@ def show_replays(console: Console, replays: Sequence[Replay]) -> None:
     )
     if any(replay.measured is not None for replay in replays):
         console.print(replay_table(replays))
-    for text in effects(replays):
+    for text in (*effects(replays), *held_back(replays)):
         console.print(text, highlight=False, soft_wrap=True)
     for replay in replays:
         journeys = moved(replay)
