@@ -6,7 +6,7 @@ that has taken nothing for `READS_US` hangs: nobody waits for it, and what it ha
 dropped.
 
 Whoever publishes is never stopped for good: it waits at most `SHARE` times as long as it is free
-to send, so that readers of less than a fifth of its speed lose something, and no client can slow
+to send, so that readers of less than a tenth of its speed lose something, and no client can slow
 another down by more than that.  Publishers of other brokers do not wait: on a link are the
 publications of all, so one reader would hold up everybody behind it.
 
@@ -31,7 +31,7 @@ READS_US = 2 * MICROSECONDS
 # How long a publisher waits at most at a time, how much longer than it sends, and what is too
 # short to begin with.
 LONGEST_US = MICROSECONDS
-SHARE = 4
+SHARE = 9
 SHORTEST_US = MICROSECONDS // 20
 
 PATIENCE_TIMER = "patience"
