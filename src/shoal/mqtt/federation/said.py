@@ -11,7 +11,7 @@ from shoal.mqtt.door.network import read_body, write_body
 from shoal.mqtt.federation.controls import GroupName, Item, Journey, Kept, SessionPart, Shared
 from shoal.mqtt.messages import Message
 from shoal.mqtt.sessions.delivering.outgoing import Outgoing
-from shoal.mqtt.sessions.session import Session
+from shoal.mqtt.sessions.session import ClientSubscription
 from shoal.mqtt.sessions.subscribed.rows import SubscriptionState, row_of
 
 # What one part of a session holds, about.
@@ -80,12 +80,14 @@ def _left_us(message: Message, now_us: int) -> int | None:
 
 
 def parts_of(
-    session: Session, journey: Journey, came: Iterable[tuple[str, int]]
+    subscriptions: Iterable[ClientSubscription],
+    journey: Journey,
+    came: Iterable[tuple[str, int]],
 ) -> Iterator[SessionPart]:
     """A session's subscriptions, and the keys of what it has got, in controls of bounded size."""
     rows: list[SubscriptionState] = []
     size = 0
-    for subscription in session.subscriptions.values():
+    for subscription in subscriptions:
         row = row_of(subscription)
         rows.append(row)
         size += len(_encode_row(row))

@@ -15,6 +15,7 @@ from shoal.mqtt.codec.packets import (
     Pubrec,
     Pubrel,
 )
+from shoal.mqtt.federation.roaming import sending
 from tests.examples import examples
 from tests.mqtt.house import KEPT, Client
 from tests.mqtt.network_house import Network
@@ -73,13 +74,18 @@ def wait_for_all(network: Network, roamer: Roamer) -> None:
         roamer.look()
 
 
+@pytest.mark.parametrize("at_once", [1, sending.MOST_AT_ONCE])
 @pytest.mark.parametrize("is_told", [False, True], ids=["by itself", "redirected"])
 @pytest.mark.parametrize("seed", range(examples(25)))
-def test_nothing_is_lost_doubled_or_out_of_order_on_the_way(seed: int, is_told: bool) -> None:
+def test_nothing_is_lost_doubled_or_out_of_order_on_the_way(
+    seed: int, is_told: bool, at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Links are slow and of random speed, and the client does not stay long anywhere.
 
-    One that goes where it is sent gets everything once, at QoS 1 too.
+    Its session is sent a message at a time, so that much comes in between, or as a whole.  One that
+    goes where it is sent gets everything once, at QoS 1 too.
     """
+    monkeypatch.setattr(sending, "MOST_AT_ONCE", at_once)
     roam(seed, is_told)
 
 

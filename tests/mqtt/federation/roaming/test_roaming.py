@@ -266,7 +266,9 @@ def test_a_session_of_any_size_moves_in_controls_of_bounded_size(
         )
         site.clients.subscriptions.add(subscription)
     site.carry_out(site.clients.take_effects())
-    parts = tuple(parts_of(session, ("c", 1), ((f"p{n}", n) for n in range(10_000))))
+    parts = tuple(
+        parts_of(session.subscriptions.values(), ("c", 1), ((f"p{n}", n) for n in range(10_000)))
+    )
     assert max(len(encode_control(each)) for each in parts if each.subscriptions) < 10_500
     assert sum(len(each.came) for each in parts) == 10_000
     again = network["B3"].open()

@@ -6,7 +6,7 @@ wants answered any more costs it nothing.
 
 | state | hears or sees | does → state |
 | --- | --- | --- |
-| home | Entered, asking | Items, SessionParts, SessionState → given |
+| home | Entered, asking | Items, SessionParts, SessionState, in turns → given |
 | given | a second over | Offer |
 | given | Adopted | → adopted |
 | given | Declined | stays home, or goes to who asked meanwhile |
@@ -39,7 +39,8 @@ from shoal.mqtt.federation.controls import (
 )
 from shoal.mqtt.federation.roaming.homes import Home
 from shoal.mqtt.federation.roaming.moves import Move
-from shoal.mqtt.federation.said import item_of, parts_of
+from shoal.mqtt.federation.roaming.sending import Sending, items_of, words_of
+from shoal.mqtt.federation.said import item_of
 from shoal.mqtt.limits import MICROSECONDS
 from shoal.mqtt.memory.journal import Journal
 from shoal.mqtt.sessions.delivering.outgoing import Outgoing
@@ -116,16 +117,11 @@ class Giving:
         if session.journal is not None:
             session.journal.moved(session)
         items = tuple(session.on_its_way())
-        for outgoing in items:
-            self.send_item(outgoing, broker, journey, now_us)
-        parts = tuple(parts_of(session, journey, move.known))
-        for part in parts:
-            self._say(broker, encode_control(part), now_us)
         state = SessionState(
             journey,
             True,
             len(items),
-            len(parts),
+            0,
             tuple(sorted(session.received)),
             session.user,
             session.began_us,
@@ -134,7 +130,21 @@ class Giving:
             session.is_settled,
         )
         move.is_settling = not session.is_settled
-        self._say(broker, encode_control(state), now_us)
+        subscriptions = tuple(session.subscriptions.values())
+        # All as it is now: what comes from now on goes behind.
+        words = words_of(items, subscriptions, tuple(move.known), state, now_us)
+        self._send(move, Sending(words), now_us)
+
+    def _send(self, move: Move, sending: Sending, now_us: int) -> None:
+        """A turn of it; nothing is asked before all is said."""
+        assert move.target is not None
+        broker, journey = move.target
+        for body in sending.turn():
+            self._say(broker, body, now_us)
+        move.sending = None if sending.is_over else sending
+        self._timers.set((GIVING_TIMER, journey), now_us + (ASK_US if sending.is_over else 1))
+        if sending.is_over and move.question is not None:
+            self._ask(move, now_us)
 
     def _had(self, session: Session) -> tuple[Last, Mapping[str, Gaps], Last, bool]:
         """What a session has had, what it lacks, and what it may have had (see `SessionState`).
@@ -183,8 +193,13 @@ class Giving:
     def send_item(
         self, outgoing: Outgoing, broker: BrokerId, journey: Journey, now_us: int
     ) -> None:
-        """Send something on to where a session goes."""
-        self._say(broker, encode_control(item_of(outgoing, journey, now_us)), now_us)
+        """Send something on to where a session goes, behind what is still to be said of it."""
+        body = encode_control(item_of(outgoing, journey, now_us))
+        move = self._moves.get(journey[0])
+        if move is not None and move.sending is not None and move.target == (broker, journey):
+            move.sending.put(body)
+        else:
+            self._say(broker, body, now_us)
 
     def ask_for(self, move: Move, question: Entered, now_us: int) -> None:
         """Another broker wants the session: who has it must be known first."""
@@ -195,6 +210,9 @@ class Giving:
         """Time to ask again, or to depart."""
         move = self._moves.get(journey[0])
         if move is None or move.target is None or move.target[1] != journey:
+            return
+        if move.sending is not None:
+            self._send(move, move.sending, now_us)
             return
         if move.is_settling:
             self._tell_of_settling(move, now_us)
@@ -237,8 +255,8 @@ class Giving:
         self._door.notice(self._say(broker, encode_control(control), now_us), told)
 
     def _ask(self, move: Move, now_us: int) -> None:
-        """One question at a time: more of them would only fill a link that is down."""
-        if move.is_asking:
+        """One question at a time, of what was sent: more would only fill a link that is down."""
+        if move.is_asking or move.sending is not None:
             return
         assert move.target is not None
         broker, journey = move.target
@@ -288,6 +306,5 @@ class Giving:
         if move.is_restored:
             assert move.target is not None
             move.is_restored = False
-            for outgoing in move.session.on_its_way():
-                if outgoing.message.key is not None:
-                    self.send_item(outgoing, *move.target, now_us)
+            kept = [each for each in move.session.on_its_way() if each.message.key is not None]
+            self._send(move, Sending(items_of(kept, move.target[1], now_us)), now_us)
