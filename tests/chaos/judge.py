@@ -198,17 +198,18 @@ def _disordered(plan: Plan, history: Sequence[Event]) -> list[Violation]:
     published, excuses = _publications(history), Excuses(plan, history)
     again_s: dict[Key, list[float]] = defaultdict(list)
     repeated: set[Key] = set()
-    # Clients whose subscriptions are not granted yet.
-    waiting: set[str] = set()
+    # Since when a client's subscriptions are granted.
+    granted_s: dict[str, float] = {}
     seen: dict[tuple[str, str], set[int]] = defaultdict(set)
     newest: dict[tuple[str, str], int] = {}
     late: dict[tuple[str, str], list[tuple[int, int, float]]] = defaultdict(list)
     for event in history:
         match event:
-            # What comes before a subscription is granted may have gaps, which a publisher's repeats
-            # fill, before that or later.
+            # What is sent before a subscription is granted may come with gaps, which a publisher's
+            # repeats fill.
             case Entered(client=client, present=False) | Granted(client=client):
-                (waiting.add if isinstance(event, Entered) else waiting.discard)(client)
+                is_granted = isinstance(event, Granted)
+                granted_s[client] = event.at_s if is_granted else float("inf")
                 for pair in [pair for pair in newest if pair[0] == client]:
                     del newest[pair]
             case Sent(client=client, number=number, again=True):
@@ -221,8 +222,10 @@ def _disordered(plan: Plan, history: Sequence[Event]) -> list[Violation]:
                     continue
                 seen[pair].add(number)
                 of = published.get((publisher, number))
-                fills = client in waiting and (publisher, number) in repeated
-                is_excused = fills or (of is not None and excuses.disorder(event, of.sent))
+                is_excused = of is not None and (
+                    excuses.disorder(event, of.sent)
+                    or ((publisher, number) in repeated and of.sent.at_s < granted_s.get(client, 0))
+                )
                 if number < newest.get(pair, 0) and not is_excused:
                     later = published.get((publisher, newest[pair]))
                     times = again_s[publisher, number]

@@ -230,7 +230,9 @@ def test_before_a_subscription_is_granted_repeats_fill_gaps() -> None:
     assert kinds([*both, *others, left, *anew, again, *late, granted]) == []
     assert kinds([*both, *others, left, *anew, *late, granted]) == [("disordered", "F1")]
     soon = msgspec.structs.replace(granted, at_s=3.3)
-    assert kinds([*both, *others, left, *anew, again, soon, *late]) == [("disordered", "F1")]
+    assert kinds([*both, *others, left, *anew, again, soon, *late]) == []
+    sooner = msgspec.structs.replace(granted, at_s=3.1)
+    assert kinds([left, *anew, sooner, *both, *others, again, *late]) == [("disordered", "F1")]
 
 
 def test_what_is_sent_again_at_another_broker_is_published_there() -> None:
