@@ -141,6 +141,23 @@ def test_how_far_a_replay_is_is_told_while_the_next_event_is_far_away(
     assert told[-1] == 1
 
 
+def test_how_far_a_replay_is_is_told_while_brokers_are_late(tmp_path: Path) -> None:
+    """It stood at 31 % for three minutes, as nothing was waited for."""
+    scenario, workload = of(make_workload(tmp_path), system="tree")
+    players = Players(workload, scenario_network(scenario), Judge(set()))
+    told: list[float] = []
+
+    async def late() -> None:
+        players._due = 10
+        players.acknowledged.update(("p", number) for number in range(3))
+        telling = asyncio.create_task(players._tell(told.append, 0.0, 1))
+        await asyncio.sleep(0)
+        telling.cancel()
+
+    asyncio.run(late())
+    assert told == [0.3]
+
+
 def test_what_mqtt_cannot_carry_is_named(tmp_path: Path) -> None:
     path = write_workload(tmp_path / "workload", events=[event(0, 0), event(1, 1, dep_delay=1e400)])
     with pytest.raises(ReplayError, match="event 1 of UA-EWR cannot be published: inf has no form"):

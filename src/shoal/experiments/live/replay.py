@@ -97,6 +97,8 @@ class Players:
         # Which publications brokers have taken, and when they took the last.
         self.acknowledged: set[tuple[ClientId, int]] = set()
         self._newest_s = 0.0
+        # Events whose time has come.
+        self._due = 0
         self._replay_us: dict[tuple[ClientId, int], int] = {}
         # Subscriptions that come or go during the replay, with their clients.
         self._guests: list[tuple[SubscriptionRow, Client]] = []
@@ -232,7 +234,9 @@ class Players:
         end_us = max(events.last_replay_us, 1)
         queues = {name: asyncio.Queue[Event | None](MAX_LATE) for name in self._publishers}
         started_s = self._newest_s = loop.time()
-        async with _ended_by(self._stall()), _group() as group:
+        telling = self._tell(progress, started_s, end_us)
+        watched = _ended_by(self._stall()), _ended_by(telling)
+        async with watched[0], watched[1], _group() as group:
             for name, queue in queues.items():
                 group.create_task(self._publish_all(self._publishers[name], queue))
             for row, client in self._guests:
@@ -240,9 +244,9 @@ class Players:
             for event in events:
                 due_s = started_s + event.replay_us / 1e6
                 while (wait_s := due_s - loop.time()) > 0:
-                    progress((event.replay_us - 1e6 * wait_s) / end_us)
-                    await asyncio.sleep(min(wait_s, TOLD_S))
+                    await asyncio.sleep(wait_s)
                 if event.publisher in queues:
+                    self._due += 1
                     await queues[event.publisher].put(event)
             for queue in queues.values():
                 await queue.put(None)
@@ -258,6 +262,13 @@ class Players:
                 while self._judge.missing:
                     self._change.clear()
                     await self._change.wait()
+
+    async def _tell(self, progress: Callable[[float], None], started_s: float, end_us: int) -> None:
+        """How far it is, now and then: of its time, as much as the network has taken."""
+        while True:
+            passed = min(1.0, (asyncio.get_running_loop().time() - started_s) * 1e6 / end_us)
+            progress(passed * len(self.acknowledged) / self._due if self._due else passed)
+            await asyncio.sleep(TOLD_S)
 
     async def _stall(self) -> None:
         """StalledError when brokers have long had publications, and have taken none."""
