@@ -29,7 +29,7 @@ from shoal.simulation.event_queue import EventQueue
 from shoal.simulation.faults import FaultyLink, LinkFaults
 from shoal.simulation.links.overlay_link import Link
 from shoal.simulation.links.reliable import ReliableBroker
-from shoal.simulation.links.underlay import Underlay
+from shoal.simulation.links.underlay import ClientLatencies, Underlay
 from shoal.simulation.nodes import DETECTION_US, BrokerNode, Machine, publications_in
 from shoal.simulation.publishers import PublisherNode
 from shoal.simulation.refuge import Refuge
@@ -88,7 +88,7 @@ class World:
         self._clocks_us = clocks_us or {}
         self._seed = seed
         self._places: dict[str, Place] = dict(places or {})
-        self._latency_us = _ClientLatencies(underlay, self._places)
+        self._latency_us = ClientLatencies(underlay, self._places)
         self._publishers: dict[ClientId, PublisherNode] = {}
         self.brokers: dict[BrokerId, BrokerNode] = {}
         self.departures: dict[BrokerId, int] = {}
@@ -424,22 +424,6 @@ class World:
         for meter in (*self._meters, *(node.meter for node in self.brokers.values())):
             meter.roll(meter.window_end_us)
             yield from meter.rows
-
-
-class _ClientLatencies(dict[tuple[BrokerId, ClientId], int]):
-    """(broker, client) → one-way latency, asked of the underlay once."""
-
-    def __init__(self, underlay: Underlay, places: Mapping[str, Place]) -> None:
-        super().__init__()
-        self._underlay = underlay
-        self._places = places
-
-    def __missing__(self, key: tuple[BrokerId, ClientId]) -> int:
-        broker, client = key
-        place = self._places.get(broker, broker)
-        latency_us = self._underlay.latency_us(place, self._places[client])
-        self[key] = latency_us
-        return latency_us
 
 
 @contextmanager

@@ -21,6 +21,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from shoal.model import BrokerId, ClientId
+
 # Mean earth radius (IUGG), and two thirds of the speed of light: what light does in fibre.
 EARTH_RADIUS_KM = 6_371.009
 FIBRE_KM_PER_US = 0.299_792_458 * 2 / 3
@@ -201,3 +203,19 @@ def _median(matrix: npt.NDArray[np.float64]) -> float:
     if not len(measured):
         raise UnderlayError("the matrix has no round-trip time at all")
     return float(np.median(measured))
+
+
+class ClientLatencies(dict[tuple[BrokerId, ClientId], int]):
+    """(broker, client) → one-way latency, asked of the underlay once."""
+
+    def __init__(self, underlay: Underlay, places: Mapping[str, str]) -> None:
+        super().__init__()
+        self._underlay = underlay
+        self._places = places
+
+    def __missing__(self, key: tuple[BrokerId, ClientId]) -> int:
+        broker, client = key
+        place = self._places.get(broker, broker)
+        latency_us = self._underlay.latency_us(place, self._places[client])
+        self[key] = latency_us
+        return latency_us
