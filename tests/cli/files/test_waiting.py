@@ -88,8 +88,8 @@ def test_steps_and_runs_say_without_a_terminal_how_far_they_are(
         assert re.fullmatch(
             r"shoal: running, tree 0 %, grape 50 %, \d+ s", wait_for(capsys, "grape 50 %")
         )
-    with _VirtualTime("stations") as progress:
-        progress(30_000_000, 300_000_000)
+    with _VirtualTime("stations", 5_000_000) as progress:
+        progress(30_000_000, 300_000_000, 0)
         assert wait_for(capsys, "30 of").startswith(
             "shoal: stations, 30 of 300 s virtual time, 0 s"
         )
