@@ -93,9 +93,10 @@ def run_workload(
 
     def tick(now_us: int) -> None:
         nonlocal most_behind_us
-        most_behind_us = max(most_behind_us, world.behind_us)
+        behind_us = world.behind_us
+        most_behind_us = max(most_behind_us, behind_us)
         if progress is not None:
-            progress(min(now_us, end_us), end_us, world.behind_us)
+            progress(min(now_us, end_us), end_us, behind_us)
         if observe is not None:
             observe([node.machine.strategy for node in world.brokers.values()])
 

@@ -182,7 +182,7 @@ def test_who_is_killed_after_a_session_came_back_in_haste_holds_nothing_back(
     assert len(publisher.acknowledged) == publisher.count
     assert sorted(reader.taken) == sorted(publisher.acknowledged)
     for site in network.sites.values():
-        assert not site.clients.federation.roaming._giving._moves
+        assert not site.clients.federation.roaming.giving._moves
         assert not site.clients.federation.roaming.arriving._moves
 
 

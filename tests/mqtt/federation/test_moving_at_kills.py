@@ -160,7 +160,7 @@ def test_who_is_killed_while_sessions_move_takes_none_of_them(
         assert each.is_in
         assert each.taken == WANTED
     for name in network.names:
-        assert not network.sites[name].clients.federation.roaming._giving._moves
+        assert not network.sites[name].clients.federation.roaming.giving._moves
         assert not network.sites[name].clients.federation.roaming.fetching.waiting
 
 

@@ -235,7 +235,8 @@ def _simulate(
     with steps.step(f"{whose}simulate {len(missing)} networks", bars=["networks"]) as step:
         step.result = f"{there} were there already" if there else ""
         display = _Display(step, len(missing))
-        weights, within_s = [task.cost for task in missing], minutes and minutes * 60
+        weights = [task.cost for task in missing]
+        within_s = None if minutes is None else minutes * 60
         outcomes = run_tasks(spark, missing, weights, display.show, within_s)
     for task, outcome in zip(missing, outcomes, strict=True):
         if outcome is not None and outcome.error is not None:

@@ -234,9 +234,11 @@ class Players:
         end_us = max(events.last_replay_us, 1)
         queues = {name: asyncio.Queue[Event | None](MAX_LATE) for name in self._publishers}
         started_s = self._newest_s = loop.time()
-        telling = self._tell(progress, started_s, end_us)
-        watched = _ended_by(self._stall()), _ended_by(telling)
-        async with watched[0], watched[1], _group() as group:
+        async with (
+            _ended_by(self._stall()),
+            _ended_by(self._tell(progress, started_s, end_us)),
+            _group() as group,
+        ):
             for name, queue in queues.items():
                 group.create_task(self._publish_all(self._publishers[name], queue))
             for row, client in self._guests:

@@ -15,7 +15,7 @@ from shoal.mqtt.codec.packets import (
     Pubrec,
     Pubrel,
 )
-from shoal.mqtt.federation.roaming import sending
+from shoal.mqtt.federation import handing
 from tests.examples import examples
 from tests.mqtt.house import KEPT, Client
 from tests.mqtt.network_house import Network
@@ -74,7 +74,7 @@ def wait_for_all(network: Network, roamer: Roamer) -> None:
         roamer.look()
 
 
-@pytest.mark.parametrize("at_once", [1, sending.MOST_AT_ONCE])
+@pytest.mark.parametrize("at_once", [1, handing.MOST_AT_ONCE])
 @pytest.mark.parametrize("is_told", [False, True], ids=["by itself", "redirected"])
 @pytest.mark.parametrize("seed", range(examples(25)))
 def test_nothing_is_lost_doubled_or_out_of_order_on_the_way(
@@ -85,7 +85,7 @@ def test_nothing_is_lost_doubled_or_out_of_order_on_the_way(
     Its session is sent a message at a time, so that much comes in between, or as a whole.  One that
     goes where it is sent gets everything once, at QoS 1 too.
     """
-    monkeypatch.setattr(sending, "MOST_AT_ONCE", at_once)
+    monkeypatch.setattr(handing, "MOST_AT_ONCE", at_once)
     roam(seed, is_told)
 
 

@@ -21,7 +21,9 @@ wants answered any more costs it nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+import msgspec
 
 from shoal.model import BrokerId
 from shoal.mqtt.door.network import Door
@@ -37,15 +39,15 @@ from shoal.mqtt.federation.controls import (
     Taken,
     encode_control,
 )
+from shoal.mqtt.federation.handing import BYTES_PER_WORK, Handing
 from shoal.mqtt.federation.roaming.homes import Home
 from shoal.mqtt.federation.roaming.moves import Move
-from shoal.mqtt.federation.roaming.sending import Sending, items_of, words_of
-from shoal.mqtt.federation.said import item_of
+from shoal.mqtt.federation.said import item_of, parts_of
 from shoal.mqtt.limits import MICROSECONDS
 from shoal.mqtt.memory.journal import Journal
 from shoal.mqtt.sessions.delivering.outgoing import Outgoing
 from shoal.mqtt.sessions.had import Gaps, Last
-from shoal.mqtt.sessions.session import Session
+from shoal.mqtt.sessions.session import ClientSubscription, Session
 from shoal.mqtt.sessions.sessions import Sessions
 from shoal.mqtt.sessions.subscribed.subscriptions import Subscriptions
 from shoal.mqtt.timers import Timers
@@ -54,7 +56,13 @@ ASK_US = MICROSECONDS
 # What was published before every broker knew of the new place may be under way so long.
 DEPARTING_US = 2 * MICROSECONDS
 
+# When to look again whether all has been said.
+LATER_US = MICROSECONDS // 100
+# Of a part of a session: as much work as a message.
+PART_BYTES_PER_WORK = 256
+
 GIVING_TIMER = "giving"
+SAYING_TIMER = "saying"
 
 
 class Giving:
@@ -83,6 +91,8 @@ class Giving:
         self._stays = stays
         self._gone = gone
         self._moves: dict[str, Move] = {}
+        # What is much to say is said in turns, and what comes meanwhile behind it.
+        self._turns = Handing(timers, lambda: False, SAYING_TIMER)
 
     def get(self, client_id: str) -> Move | None:
         """Where a client's session goes, if it goes."""
@@ -132,19 +142,35 @@ class Giving:
         move.is_settling = not session.is_settled
         subscriptions = tuple(session.subscriptions.values())
         # All as it is now: what comes from now on goes behind.
-        words = words_of(items, subscriptions, tuple(move.known), state, now_us)
-        self._send(move, Sending(words), now_us)
+        steps = self._session(items, subscriptions, tuple(move.known), state, broker)
+        self._turns.take(steps, now_us)
 
-    def _send(self, move: Move, sending: Sending, now_us: int) -> None:
-        """A turn of it; nothing is asked before all is said."""
-        assert move.target is not None
-        broker, journey = move.target
-        for body in sending.turn():
-            self._say(broker, body, now_us)
-        move.sending = None if sending.is_over else sending
-        self._timers.set((GIVING_TIMER, journey), now_us + (ASK_US if sending.is_over else 1))
-        if sending.is_over and move.question is not None:
-            self._ask(move, now_us)
+    def _session(
+        self,
+        items: Iterable[Outgoing],
+        subscriptions: Iterable[ClientSubscription],
+        came: Iterable[tuple[str, int]],
+        state: SessionState,
+        broker: BrokerId,
+    ) -> Iterator[int]:
+        """Say it: messages, parts, then the state, which counts them."""
+        yield from self._items(items, broker, state.journey)
+        parts = 0
+        for part in parts_of(subscriptions, state.journey, came):
+            parts += 1
+            body = encode_control(part)
+            self._say(broker, body, self._turns.now_us)
+            yield len(body) // PART_BYTES_PER_WORK
+        state = msgspec.structs.replace(state, parts=parts)
+        self._say(broker, encode_control(state), self._turns.now_us)
+
+    def _items(
+        self, items: Iterable[Outgoing], broker: BrokerId, journey: Journey
+    ) -> Iterator[int]:
+        for outgoing in items:
+            body = encode_control(item_of(outgoing, journey, self._turns.now_us))
+            self._say(broker, body, self._turns.now_us)
+            yield 1 + len(body) // BYTES_PER_WORK
 
     def _had(self, session: Session) -> tuple[Last, Mapping[str, Gaps], Last, bool]:
         """What a session has had, what it lacks, and what it may have had (see `SessionState`).
@@ -194,25 +220,24 @@ class Giving:
         self, outgoing: Outgoing, broker: BrokerId, journey: Journey, now_us: int
     ) -> None:
         """Send something on to where a session goes, behind what is still to be said of it."""
-        body = encode_control(item_of(outgoing, journey, now_us))
-        move = self._moves.get(journey[0])
-        if move is not None and move.sending is not None and move.target == (broker, journey):
-            move.sending.put(body)
-        else:
-            self._say(broker, body, now_us)
+        self._turns.take(self._items((outgoing,), broker, journey), now_us)
 
     def ask_for(self, move: Move, question: Entered, now_us: int) -> None:
         """Another broker wants the session: who has it must be known first."""
         move.question = question
         self._ask(move, now_us)
 
+    def go_on(self, now_us: int) -> None:
+        """A turn."""
+        self._turns.go_on(now_us)
+
     def due(self, journey: Journey, now_us: int) -> None:
         """Time to ask again, or to depart."""
         move = self._moves.get(journey[0])
         if move is None or move.target is None or move.target[1] != journey:
             return
-        if move.sending is not None:
-            self._send(move, move.sending, now_us)
+        if self._turns.is_on:  # nothing is asked or told before all is said
+            self._timers.set((GIVING_TIMER, journey), now_us + LATER_US)
             return
         if move.is_settling:
             self._tell_of_settling(move, now_us)
@@ -255,8 +280,8 @@ class Giving:
         self._door.notice(self._say(broker, encode_control(control), now_us), told)
 
     def _ask(self, move: Move, now_us: int) -> None:
-        """One question at a time, of what was sent: more would only fill a link that is down."""
-        if move.is_asking or move.sending is not None:
+        """One question at a time, of what was said: more would only fill a link that is down."""
+        if move.is_asking or self._turns.is_on:
             return
         assert move.target is not None
         broker, journey = move.target
@@ -307,4 +332,4 @@ class Giving:
             assert move.target is not None
             move.is_restored = False
             kept = [each for each in move.session.on_its_way() if each.message.key is not None]
-            self._send(move, Sending(items_of(kept, move.target[1], now_us)), now_us)
+            self._turns.take(self._items(kept, *move.target), now_us)

@@ -15,7 +15,6 @@ from shoal.mqtt.federation.controls import (
     SessionState,
 )
 from shoal.mqtt.federation.roaming.filling import ITEMS_AT_ONCE, Filling
-from shoal.mqtt.federation.roaming.sending import Sending
 from shoal.mqtt.federation.said import message_of
 from shoal.mqtt.messages import Message
 from shoal.mqtt.sessions.delivering.outgoing import ClientConnection, Outgoing
@@ -166,8 +165,6 @@ class Move:
         self.is_adopted = False
         self.is_departed = False
         self.departs_us = 0
-        # What is still to be said to the target of what is here.
-        self.sending: Sending | None = None
         # Until when something may come over a link that was down.
         self.linked_us = 0
         # Whether the last question to the target is still under way.
@@ -186,7 +183,7 @@ class Move:
         self.target = (broker, journey)
         self.is_adopted = self.is_departed = self.is_asking = self.is_restored = False
         self.may_have_departed = False
-        self.question = self.sending = None
+        self.question = None
 
     def tell_groups(self, subscriptions: Subscriptions) -> bool:
         """Tell some of the groups that have yet to hear; whether none is left."""
@@ -198,7 +195,7 @@ class Move:
 
     def stay(self) -> None:
         """It does not go after all."""
-        self.target = self.sending = None
+        self.target = None
         self.is_departed = self.is_restored = self.may_have_departed = False
         if self.arrival is None:
             self._await_latecomers()

@@ -98,11 +98,11 @@ class Roaming:
         fill = partial(Filling, sessions, subscriptions, problems)
         self.fetching = Fetching(broker_id, sessions, timers, self._say, self._come, fill)
         self.starting = Starting(broker_id, sessions, timers, self._say, self._come_unknown, now_us)
-        self._giving = Giving(
+        self.giving = Giving(
             broker_id, sessions, subscriptions, door, timers, self._stay, self._gone
         )
-        self._letting_go = LettingGo(broker_id, sessions, self._giving, self._say)
-        send_item = self._giving.send_item
+        self._letting_go = LettingGo(broker_id, sessions, self.giving, self._say)
+        send_item = self.giving.send_item
         self.arriving = Arriving(
             broker_id, sessions, subscriptions, door, timers, spreading, send_item
         )
@@ -114,7 +114,7 @@ class Roaming:
 
     def begin_journal(self, journal: Journal) -> None:
         """From now on say what changes."""
-        self._journal = self.homes.journal = self._giving.journal = journal
+        self._journal = self.homes.journal = self.giving.journal = journal
         self.fetching.journal = self._receipts.journal = self.arriving.journal = journal
 
     # --- what happens here --------------------------------------------------------------------
@@ -127,7 +127,7 @@ class Roaming:
         self.starting.turn_away(client_id, now_us)
         if self.fetching.connects_again(connection, connect, admission, now_us):
             return True
-        home = self._giving.home(client_id) or self.homes.entry(client_id)
+        home = self.giving.home(client_id) or self.homes.entry(client_id)
         if home is None:
             return self.starting.must_wait(connection, connect, admission, now_us)
         if connect.clean_start and home.user == admission.user:
@@ -145,7 +145,7 @@ class Roaming:
         self.redirecting.end(client_id, now_us)
         is_here = self._entered.get(client_id) == (session.entered_us, self._broker_id)
         is_kept = session.expiry_interval_s > 0
-        is_here = is_here and is_kept and self._giving.get(client_id) is None
+        is_here = is_here and is_kept and self.giving.get(client_id) is None
         if not is_here or not self.telling.comes_back(client_id, session.entered_us, now_us):
             self._announce(session, now_us)
 
@@ -160,7 +160,7 @@ class Roaming:
 
     def going(self, client_id: str) -> BrokerId | None:
         """Where a client's session was sent, or is after that; None if it was not sent anywhere."""
-        home = self._giving.home(client_id)
+        home = self.giving.home(client_id)
         if home is None and client_id not in self._sessions:
             home = self.homes.entry(client_id)
         return None if home is None else home.broker
@@ -182,7 +182,7 @@ class Roaming:
         if session.going is not None:
             broker, at_us = session.going
             self._entered[session.client_id] = (at_us, broker)
-            self._giving.restored(session, now_us)
+            self.giving.restored(session, now_us)
         else:
             self._entered[session.client_id] = (session.entered_us, self._broker_id)
             self.telling.restored(self.telling.about(session))
@@ -195,7 +195,7 @@ class Roaming:
     def _ended(self, session: Session, now_us: int) -> None:
         """A session has ended here."""
         client_id = session.client_id
-        self._giving.withdraw(client_id)
+        self.giving.withdraw(client_id)
         self.arriving.forget(session)
         if self._entered.get(client_id, (0, ""))[1] == self._broker_id:
             del self._entered[client_id]
@@ -221,7 +221,7 @@ class Roaming:
         if session is None or client_id not in self._entered:
             return None
         # Elsewhere it may only have been asked for.
-        is_here = self._entered[client_id][1] == self._broker_id or self._giving.keeps(session)
+        is_here = self._entered[client_id][1] == self._broker_id or self.giving.keeps(session)
         return self.telling.about(session) if is_here else None
 
     def met(self, control: Hello | Here, now_us: int) -> None:
@@ -243,7 +243,7 @@ class Roaming:
         if kind == WAITING_TIMER:
             self.fetching.due(journey, now_us)
         elif kind == GIVING_TIMER:
-            self._giving.due(journey, now_us)
+            self.giving.due(journey, now_us)
         elif kind == REDIRECTED_TIMER:
             self.redirecting.end(journey[0], now_us)
         else:
@@ -286,7 +286,7 @@ class Roaming:
                 if self._entered.get(client_id, (0, None))[1] == broker:
                     del self._entered[client_id]
                     self.homes.pop(client_id)
-                    move = self._giving.get(client_id)
+                    move = self.giving.get(client_id)
                     if move is not None:
                         self._letting_go.over(move.session, now_us)
                 elif self.homes.get(client_id) == broker:
@@ -306,7 +306,7 @@ class Roaming:
             case Offer() | Departed():
                 self._receipts.answer(control, now_us)
             case Adopted() | Declined() | Taken():
-                self._giving.hear(control, now_us)
+                self.giving.hear(control, now_us)
 
     def _on_entered(self, control: Entered, now_us: int, *, is_listed: bool = False) -> None:
         client_id, stamp = control.client_id, (control.at_us, control.broker)
@@ -428,7 +428,7 @@ class Roaming:
         self, journey: Journey, waiting: Waiting, state: SessionState | None, now_us: int
     ) -> None:
         """A client need not wait any longer: its session is here, or there is none."""
-        given = self._giving.withdraw(journey[0])
+        given = self.giving.withdraw(journey[0])
         if state is not None and state.exists:
             self.arriving.make(state, waiting, given, now_us)
         elif given is not None:
