@@ -200,6 +200,7 @@ def measure_elasticity(setting: Setting, messages: int) -> Measured:
         rate = first + step * STEP_PER_S / setting.slowdown
         rates.append((step * STEP_S, rate * setting.slowdown))
         testbed.publish(rate, STEP_S)
+        testbed.world.trace.deliveries.clear()  # only responses count, and a step has a million
         added_us = _added_us(testbed)
         late_us = testbed.now_us - round(STEPS_AFTER * STEP_S * 1e6)
         if len(added_us) >= ADDITIONS and added_us[ADDITIONS - 1] < late_us:

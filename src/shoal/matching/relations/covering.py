@@ -27,6 +27,7 @@ True
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from itertools import islice
 from types import MappingProxyType
@@ -109,7 +110,7 @@ class CoveringSet(Generic[Id]):
         # A filter that nothing can match is kept only while there is no other.
         self._nothing: _Entry[Id] | None = None
         # Kept ones whose place was not looked for yet.
-        self._unplaced: dict[_Entry[Id], None] = {}
+        self._unplaced: OrderedDict[_Entry[Id], None] = OrderedDict()
         self._ages = 0
 
     def __len__(self) -> int:

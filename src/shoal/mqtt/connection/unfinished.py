@@ -8,6 +8,7 @@ not let in yet has a bound of its own, so that strangers cost clients nothing.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import Protocol
 
 # Of those that are let in, and of those that are not.
@@ -28,7 +29,7 @@ class Unfinished:
     def __init__(self, most: int) -> None:
         self.bytes = 0
         self._most = most
-        self._of: dict[Sender, int] = {}
+        self._of: OrderedDict[Sender, int] = OrderedDict()
 
     def has(self, sender: Sender, size: int, *, is_new: bool, now_us: int) -> None:
         """So many bytes wait of this connection's packet, which may be another than before."""

@@ -13,6 +13,7 @@ Such publications are marked as sent before, which does not say that they came b
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Protocol
 
@@ -58,7 +59,7 @@ class Repeats:
     def __init__(self, last: Mapping[str, int], ordered_by: str | None = None) -> None:
         """`last` is what is known from before the broker started, by stream."""
         self._ordered_by = ordered_by
-        self._last: dict[str, int] = dict(last)
+        self._last: OrderedDict[str, int] = OrderedDict(last)
         self._last_marked: dict[str, int] = {}
 
     def take(self, publication: Publication) -> bool:
@@ -67,8 +68,7 @@ class Repeats:
         last = self._last.pop(stream, -1)
         self._last[stream] = max(last, sequence)
         if len(self._last) > MAX_STREAMS:
-            oldest = next(iter(self._last))
-            del self._last[oldest]
+            oldest, _ = self._last.popitem(last=False)
             self._last_marked.pop(oldest, None)
         if publication.again:
             if sequence > last:
@@ -91,9 +91,9 @@ class UnorderedRepeats:
     ) -> None:
         """`last` and `ordered_by` are as in `Repeats`; without, there are no streams."""
         self._ordered_by = ordered_by
-        self._last = None if last is None else dict(last)
-        self._taken: dict[tuple[ClientId, int], str] = {}
-        self._unassured: dict[tuple[ClientId, int], None] = {}
+        self._last = None if last is None else OrderedDict(last)
+        self._taken: OrderedDict[tuple[ClientId, int], str] = OrderedDict()
+        self._unassured: OrderedDict[tuple[ClientId, int], None] = OrderedDict()
 
     def take(self, publication: Publication) -> bool:
         """Whether this publication has not been delivered before."""
@@ -108,7 +108,7 @@ class UnorderedRepeats:
                 return False
         self._taken[key] = stream
         if len(self._taken) > MAX_PUBLICATIONS:
-            self._forget(next(iter(self._taken)))
+            self._forget_first()
         return True
 
     def _take_unassured(self, key: tuple[ClientId, int]) -> bool:
@@ -117,15 +117,15 @@ class UnorderedRepeats:
             return False
         taken[key] = None
         if len(taken) > MAX_UNASSURED:
-            del taken[next(iter(taken))]
+            taken.popitem(last=False)
         return True
 
-    def _forget(self, key: tuple[ClientId, int]) -> None:
-        stream = self._taken.pop(key)
+    def _forget_first(self) -> None:
+        key, stream = self._taken.popitem(last=False)
         if self._last is not None:
             self._last[stream] = max(self._last.pop(stream, -1), key[1])
             if len(self._last) > MAX_STREAMS:
-                del self._last[next(iter(self._last))]
+                self._last.popitem(last=False)
 
 
 def taker(

@@ -27,6 +27,7 @@ that part has not told, too.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from shoal.model import BrokerId
@@ -103,7 +104,7 @@ class Joining:
         self._heard: dict[str, Message] = {}
         self._asked: str | None = None
         # Who has what, of those that have not been asked; and what was told already.
-        self._others: dict[str, int] = {}
+        self._others: OrderedDict[str, int] = OrderedDict()
         # Whether some broker has answered, and all has been told that differed.
         self.is_told = False
         self._told: set[int] = set()
@@ -228,8 +229,7 @@ class Joining:
 
     def _ask_next(self, now_us: int) -> None:
         while self._asked is None and self._others:
-            broker = next(iter(self._others))
-            digest = self._others.pop(broker)
+            broker, digest = self._others.popitem(last=False)
             if digest not in self._told and digest != self._retained.digest:
                 self._told.add(digest)
                 self._asked = broker

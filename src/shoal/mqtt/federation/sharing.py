@@ -29,7 +29,7 @@ Source: MQTT Version 5.0, section 4.8.2.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from zlib import crc32
 
@@ -119,7 +119,7 @@ class Sharing:
         self._now_us = now_us
         self.membership = Membership(broker_id, door, subscriptions, told, self._tell_soon)
         # In the order of their numbers.
-        self._open: dict[tuple[Key, GroupName], _Share] = {}
+        self._open: OrderedDict[tuple[Key, GroupName], _Share] = OrderedDict()
         # Who was asked since all were told that nothing is open; and above what nothing was.
         self._asked: set[BrokerId] = set()
         self._last = 0

@@ -9,6 +9,7 @@ another of its groups, or for itself.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterator
 from heapq import heappop, heappush
 
@@ -34,7 +35,7 @@ class Taking:
         self._had: dict[tuple[Key, GroupName], None] = {}
         # What was answered, oldest first.  Whoever has been told that there is nobody has chosen
         # somebody else by then: what was not taken is not taken when the question comes again.
-        self._answers: dict[_Asked, bool] = {}
+        self._answers: OrderedDict[_Asked, bool] = OrderedDict()
         # The same by who asks, lowest numbers first; some may be forgotten.
         self._by_number: dict[BrokerId, list[tuple[int, _Asked]]] = {}
         # From which number on each broker may ask.
@@ -63,7 +64,7 @@ class Taking:
         numbers = self._by_number.setdefault(asking, [])
         heappush(numbers, (number, asked))
         if len(self._answers) > MAX_REMEMBERED:
-            del self._answers[next(iter(self._answers))]
+            self._answers.popitem(last=False)
         if len(numbers) > 2 * MAX_REMEMBERED:
             numbers[:] = sorted((each[1][1], each) for each in self._answers if each[0] == asking)
 

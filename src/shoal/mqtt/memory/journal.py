@@ -19,6 +19,7 @@ b''
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
@@ -78,7 +79,7 @@ class Journal:
         self.is_failing = False
         # The last publication of each stream that was delivered here (see `Repeats`); written with
         # what came of it, if anything did.
-        self.heard: dict[str, int] = {}
+        self.heard: OrderedDict[str, int] = OrderedDict()
         # Of these the doors', which each session that comes or goes needs: all are many.
         self._heard_of_doors: dict[str, int] = {}
         self._to_hear: dict[str, None] = {}
@@ -217,8 +218,7 @@ class Journal:
             if is_of_door(stream):
                 self._heard_of_doors[stream] = sequence
             if len(heard) > MAX_STREAMS:
-                oldest = next(iter(heard))
-                del heard[oldest]
+                oldest, _ = heard.popitem(last=False)
                 self._heard_of_doors.pop(oldest, None)
                 self._to_hear.pop(oldest, None)
 

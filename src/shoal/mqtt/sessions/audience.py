@@ -8,7 +8,7 @@ is bounded: of each publisher a session per `EACH_US` counts for those between, 
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import OrderedDict, defaultdict
 from collections.abc import Iterator
 
 from shoal.broker.messages import RoutedPublication
@@ -65,7 +65,7 @@ class Audience:
         self._sessions = sessions
         self._subscriptions = subscriptions
         self._door = door
-        self._publishers: dict[ClientId, _Publisher] = {}
+        self._publishers: OrderedDict[ClientId, _Publisher] = OrderedDict()
         self._noted: list[_Noted] = []
         self._noted_bytes = 0
         # How much may be looked up until when.
@@ -81,7 +81,7 @@ class Audience:
         publisher = self._publishers.get(session.publisher)
         if publisher is None:
             if len(self._publishers) >= MOST_PUBLISHERS:
-                del self._publishers[next(iter(self._publishers))]
+                self._publishers.popitem(last=False)
             publisher = self._publishers[session.publisher] = _Publisher()
         if session != publisher.last:
             self._begin(publisher, session, now_us)

@@ -16,6 +16,7 @@ Source: MQTT Version 5.0, section 3.3.1.3.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterator
 from hashlib import blake2b
 from typing import Protocol
@@ -54,7 +55,7 @@ class RetainedStore:
         self._bytes = 0
         self._messages: TopicStore[Message] = TopicStore()
         # The message that removed each topic's, oldest first.
-        self._removals: dict[str, Message] = {}
+        self._removals: OrderedDict[str, Message] = OrderedDict()
         self._removal_bytes = 0
         # A number that is the same where the same messages are kept, in whatever order.
         self.digest = 0

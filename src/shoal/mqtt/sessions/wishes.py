@@ -7,6 +7,7 @@ subscriptions at a time; of a client that has more than `MOST_OF_ONE` those coun
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from itertools import islice
 
 from shoal.clients.doors import Stayed, Wants, Wish
@@ -34,7 +35,7 @@ class Wishes:
         self._subscriptions = subscriptions
         self._door = door
         self._timers = timers
-        self._changed: dict[ClientId, None] = {}
+        self._changed: OrderedDict[ClientId, None] = OrderedDict()
         self._is_timed = False
         self._next_us = 0
 
@@ -55,8 +56,7 @@ class Wishes:
         self._is_timed, self._next_us = False, now_us + EACH_US
         left, wishes = MOST_TOLD, []
         while self._changed and left > 0:
-            client = next(iter(self._changed))
-            del self._changed[client]
+            client, _ = self._changed.popitem(last=False)
             wish = self._wish(client)
             wishes.append(wish)
             left -= 1 + len(wish.subscriptions)

@@ -7,6 +7,7 @@ several trees is delivered to a client once.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Container, Iterable, Sequence
 
 import msgspec
@@ -48,7 +49,7 @@ class Forwarding:
         # What entered each link in the last window.
         self.entered: dict[BrokerId, int] = {}
         # To whom publications have been delivered.
-        self._delivered: dict[tuple[ClientId, int], set[ClientId]] = {}
+        self._delivered: OrderedDict[tuple[ClientId, int], set[ClientId]] = OrderedDict()
 
     @property
     def delivered(self) -> int:
@@ -117,7 +118,7 @@ class Forwarding:
             return
         had.update(wanted)
         if len(self._delivered) > self._parameters.remembered:
-            del self._delivered[next(iter(self._delivered))]
+            self._delivered.popitem(last=False)
         deliveries = [Deliver(name, routed, tuple(ids), hops) for name, ids in wanted.items()]
         self.deliveries.add(deliveries, () if self._parameters.dynamic else trees, out)
 

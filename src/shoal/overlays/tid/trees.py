@@ -12,6 +12,7 @@ True
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable
 
 from shoal.matching import MatchIndex, Work, overlaps
@@ -72,7 +73,7 @@ class Trees:
     def __init__(self) -> None:
         self.all: dict[TreeId, Tree] = {}
         self.index = MatchIndex()
-        self._fallen: dict[TreeId, None] = {}
+        self._fallen: OrderedDict[TreeId, None] = OrderedDict()
         # The bindings of a subscription, to look for another tree.
         self._by_subscription: dict[SubscriptionId, dict[Entry, None]] = {}
 
@@ -121,8 +122,7 @@ class Trees:
             self._remove(entry)
         self._fallen[tree.id] = None
         if len(self._fallen) > MAX_FALLEN:
-            oldest = next(iter(self._fallen))
-            del self._fallen[oldest]
+            oldest, _ = self._fallen.popitem(last=False)
             self.all.pop(oldest, None)
 
     def bind(self, tree: Tree, subscription: Subscription, hop: BrokerId | None) -> bool:

@@ -8,6 +8,7 @@ or start clean.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
 
 from shoal.model import BrokerId
@@ -67,7 +68,7 @@ class Fetching:
         self.journal: Journal | None = None
         self.waiting: dict[str, tuple[Journey, Waiting]] = {}
         # Those whose session has come; the first is being filled.
-        self._filling: dict[Journey, None] = {}
+        self._filling: OrderedDict[Journey, None] = OrderedDict()
         # Brokers that were asked for a session in vain, since when; those heard of are not here.
         self._silent: dict[BrokerId, int] = {}
 

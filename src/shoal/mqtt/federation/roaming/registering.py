@@ -12,6 +12,7 @@ leaves changes them for few clients; and one of the two may be down.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable
 from hashlib import blake2b
 
@@ -40,7 +41,7 @@ class Registry:
 
     def __init__(self) -> None:
         # By client where it entered last, when, and whose it is.
-        self._known: dict[str, tuple[BrokerId, int, str]] = {}
+        self._known: OrderedDict[str, tuple[BrokerId, int, str]] = OrderedDict()
 
     def place(self, client_id: str) -> BrokerId | None:
         """Where a client is."""
@@ -53,7 +54,7 @@ class Registry:
         is_later = (control.at_us, control.broker) >= (at_us, broker)
         if user == control.user and is_later:
             if len(self._known) >= MOST_REGISTERED:
-                del self._known[next(iter(self._known))]
+                self._known.popitem(last=False)
             self._known[control.client_id] = (control.broker, control.at_us, user)
 
     def end(self, client_id: str, broker: BrokerId) -> None:

@@ -19,6 +19,7 @@ are asked whether such a broker, which may be down, has it.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
@@ -81,7 +82,7 @@ class Starting:
         self._listed: set[BrokerId] = set()
         self._parts: dict[BrokerId, set[int]] = {}
         # Those who wait, by their names, in their order; and those who need not any longer.
-        self._waiting: dict[str, _Unknown] = {}
+        self._waiting: OrderedDict[str, _Unknown] = OrderedDict()
         self._ready: dict[str, None] = {}
         # Of whom nobody has been asked yet.
         self._unsought: dict[str, None] = {}

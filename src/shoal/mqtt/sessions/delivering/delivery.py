@@ -16,7 +16,7 @@ Source: MQTT Version 5.0, sections 4.3, 4.4, 4.6 and 4.9.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Iterator
 
 from shoal.mqtt.codec.errors import protocol_error
@@ -82,7 +82,7 @@ class Delivery(Counted):
         # Those of QoS 0 among them, which must not be overtaken by others.
         self._waiting_at_0 = 0
         # Retained messages that are still to be sent, by the name of the subscription they are for.
-        self._feeds: dict[str, Iterator[Outgoing | None]] | None = None
+        self._feeds: OrderedDict[str, Iterator[Outgoing | None]] | None = None
         self._queued_bytes = 0
 
     # --- what is written down -----------------------------------------------------------------
@@ -141,14 +141,16 @@ class Delivery(Counted):
 
         How many were sent now, as in `pump`.
         """
-        self._feeds = {**(self._feeds or {}), name: messages}
+        if self._feeds is None:
+            self._feeds = OrderedDict()
+        self._feeds[name] = messages
         return self.pump(now_us, most)
 
     def attach(self, outlet: ClientOutlet, now_us: int) -> None:
         """The client is back: all that is in flight is sent again [MQTT-4.4.0-1]."""
         self.outlet = outlet
         self.took_us = now_us
-        self._resend = dict.fromkeys(self._inflight)
+        self._resend = OrderedDict.fromkeys(self._inflight)
         self.pump(now_us)
 
     def detach(self, now_us: int) -> None:

@@ -6,6 +6,8 @@ what they match is for nobody; groups choose among others.
 
 from __future__ import annotations
 
+from collections import OrderedDict
+
 from shoal.mqtt.messages import Message
 from shoal.mqtt.sessions.delivering.outgoing import Outgoing
 from shoal.mqtt.sessions.session import Session
@@ -40,7 +42,7 @@ class Leaving:
     def __init__(self, subscriptions: Subscriptions, timers: Timers) -> None:
         self._subscriptions = subscriptions
         self._timers = timers
-        self._sessions: dict[Session, None] = {}
+        self._sessions: OrderedDict[Session, None] = OrderedDict()
 
     def add(self, session: Session) -> None:
         """A session has ended; nothing more is done with it but this."""

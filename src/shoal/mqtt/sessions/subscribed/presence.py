@@ -6,6 +6,7 @@ for here: then a message waits for it that another member might have had.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterator
 from itertools import islice
 
@@ -25,7 +26,7 @@ class Presence:
     def __init__(self, subscriptions: Subscriptions, timers: Timers) -> None:
         self._subscriptions = subscriptions
         self._timers = timers
-        self._untold: dict[Session, Iterator[ClientSubscription]] = {}
+        self._untold: OrderedDict[Session, Iterator[ClientSubscription]] = OrderedDict()
 
     def changed(self, session: Session) -> None:
         """The session's client came or left: its groups choose among others now."""

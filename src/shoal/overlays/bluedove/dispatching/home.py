@@ -13,6 +13,7 @@ have of the earlier life stands for it until it is stored anew.
 
 from __future__ import annotations
 
+from collections import OrderedDict, defaultdict
 from collections.abc import Iterable
 
 from shoal.broker.effects import Deliver, Effect, Key, Notify, Settled, Unsettled
@@ -66,7 +67,7 @@ class Home:
         self._placements: dict[SubscriptionId, _Placement] = {}
         self._unstored: dict[SubscriptionId, None] = {}
         self._version = 0
-        self._delivered: dict[MessageId, None] = {}
+        self._delivered: OrderedDict[MessageId, None] = OrderedDict()
         self.mailboxes = Mailboxes(node.broker)
 
     def __len__(self) -> int:
@@ -231,7 +232,7 @@ class Home:
                 continue
             self._delivered[message_id] = None
             if len(self._delivered) > MAX_REMEMBERED:
-                del self._delivered[next(iter(self._delivered))]
+                self._delivered.popitem(last=False)
             last = message_id.broker if in_order else matcher
             hops = (message_id.broker != matcher) * (1 + in_order) + (last != broker)
             self._deliver(each, hops, now_us, out)
@@ -239,19 +240,20 @@ class Home:
             self._node.send(dispatcher, Receipt(tuple(ids)), now_us, out)
 
     def _deliver(self, found: Found, hops: int, now_us: int, out: list[Effect]) -> None:
-        local: dict[ClientId, list[SubscriptionId]] = {}
+        local: defaultdict[ClientId, list[SubscriptionId]] = defaultdict(list)
+        placements = self._placements
         for id, version in found.subscriptions.items():
-            placement = self._placements.get(id)
+            placement = placements.get(id)
             row = None if placement is None else placement.row
+            if row is not None and row.version == version:
+                local[row.subscription.client].append(id)
+                continue
             if row is None:
                 # A version that is known under another number is replaced when that is stored.
                 self._node.send(found.matcher, Remove(id, version), now_us, out)
             # An earlier version may be of this broker's earlier life: what is wanted now counts.
-            if row is not None and (
-                row.version == version
-                or matches(row.subscription.filter, found.routed.publication.attributes)
-            ):
-                local.setdefault(row.subscription.client, []).append(id)
+            elif matches(row.subscription.filter, found.routed.publication.attributes):
+                local[row.subscription.client].append(id)
         for client, ids in local.items():
             delivery = Deliver(client, found.routed, tuple(ids), hops)
             if not self.mailboxes.keep(delivery, now_us, out):

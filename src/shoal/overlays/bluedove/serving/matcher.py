@@ -8,6 +8,7 @@ order; where order is free it goes to the homes at once, and its dispatcher hear
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 
 from shoal.broker.effects import Effect, Record, SetTimer, Work
@@ -266,10 +267,10 @@ class Matcher:
         self, dimension: int, attributes: Attributes
     ) -> dict[BrokerId, dict[SubscriptionId, int]]:
         """What is found on a dimension: the subscriptions and their versions, by home."""
-        homes: dict[BrokerId, dict[SubscriptionId, int]] = {}
+        homes: defaultdict[BrokerId, dict[SubscriptionId, int]] = defaultdict(dict)
         for row in self.sets[dimension].match(attributes):
-            homes.setdefault(row.home, {})[row.subscription.id] = row.version
-        return homes
+            homes[row.home][row.subscription.id] = row.version
+        return dict(homes)
 
     def _drained(self, dimension: int, count: int) -> None:
         before = self._before_shrinking[dimension]

@@ -77,7 +77,8 @@ class SubscriptionSet:
             del self.replicas[id]
 
     def match(self, attributes: Attributes) -> list[Row]:
-        return [self.rows[id] for id in self._index.match(attributes)]
+        rows = self.rows
+        return [rows[id] for id in self._index.match(attributes)]
 
     def meeting(self, segment: Segment) -> list[Row]:
         """Those searched here that meet a segment of this dimension."""

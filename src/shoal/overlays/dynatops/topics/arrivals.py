@@ -6,6 +6,7 @@ later view has a number that was here.  What waits here for its turn is delivere
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from itertools import groupby
 from typing import Protocol
@@ -44,7 +45,7 @@ class Arrivals:
         self._topic = topic
         self._is_by_topic = is_by_topic
         self._home = home
-        self._last: dict[Stream, int] = {}
+        self._last: OrderedDict[Stream, int] = OrderedDict()
         # Of each, the first that was sent for the first time.
         self._first: dict[Stream, int] = {}
         self._parked: dict[tuple[BrokerId, int, ClientId], Parked] = {}
@@ -71,8 +72,7 @@ class Arrivals:
         if number > last and not self._was_here(carrier, routed, stream):
             self._home.deliver(routed, carrier.hops, out)
         if len(self._last) > MAX_REMEMBERED:
-            oldest = next(iter(self._last))
-            del self._last[oldest]
+            oldest, _ = self._last.popitem(last=False)
             self._first.pop(oldest, None)
 
     def _was_here(self, carrier: Arriving, routed: RoutedPublication, stream: Stream) -> bool:
@@ -134,11 +134,11 @@ class Arrivals:
         """
         self._parked.clear()
         if lives:
-            self._last = {
-                stream: number
+            self._last = OrderedDict(
+                (stream, number)
                 for stream, number in self._last.items()
                 if lives.get(stream[0], stream[1]) == stream[1]
-            }
+            )
             self._first = {
                 stream: number for stream, number in self._first.items() if stream in self._last
             }

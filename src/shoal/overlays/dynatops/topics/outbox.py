@@ -9,7 +9,7 @@ arrived.  In a new view all that is left is sent again, in its order; homes know
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 from itertools import groupby, islice
 from operator import itemgetter
@@ -119,7 +119,7 @@ class Outbox:
         self._requests = 0
         self._lines: dict[Line, _Line] = {}
         self._pending: dict[Number, _Pending] = {}
-        self._due: dict[Line, None] = {}
+        self._due: OrderedDict[Line, None] = OrderedDict()
         self._is_sending = False
 
     def __len__(self) -> int:
@@ -216,8 +216,7 @@ class Outbox:
             return
         self._is_sending = True
         while self._due:
-            name = next(iter(self._due))
-            del self._due[name]
+            name, _ = self._due.popitem(last=False)
             line = self._lines.get(name)
             if line is None:
                 continue

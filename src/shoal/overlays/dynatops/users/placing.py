@@ -19,7 +19,7 @@ Source: DYNATOPS, section 4, Algorithm 1; consistent hashing of users is ours.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import islice
 
@@ -88,7 +88,7 @@ class Placing:
         # What the others of the cluster said last, and since when these live.
         self._others: dict[BrokerId, Served] = {}
         self._lives: dict[BrokerId, int | None] = {}
-        self._changed: dict[_Name, None] = {}
+        self._changed: OrderedDict[_Name, None] = OrderedDict()
         self._is_timed = False
         self._is_said = True
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
 
 from shoal.broker.effects import Effect, Send
@@ -20,14 +21,14 @@ class Verdicts:
 
     def __init__(self, is_up: Callable[[BrokerId], bool]) -> None:
         self._is_up = is_up
-        self.known: dict[ExchangeKey, Verdict] = {}
+        self.known: OrderedDict[ExchangeKey, Verdict] = OrderedDict()
 
     def remember(self, verdict: Verdict) -> None:
         """Know this one, and no other of that exchange."""
         self.known.pop(verdict.key, None)
         self.known[verdict.key] = verdict
         while len(self.known) > MOST_VERDICTS:
-            del self.known[next(iter(self.known))]
+            self.known.popitem(last=False)
 
     def are_revised_by(self, verdict: Verdict) -> bool:
         """Whether the links are exchanged, which was not known here."""
