@@ -37,14 +37,14 @@ class Started(msgspec.Struct, frozen=True):
     facts: Mapping[str, Any] = {}
 
 
-class Received(msgspec.Struct, frozen=True):
+class Received(msgspec.Struct, frozen=True, gc=False):
     """A message came from a neighbour, in the order it was sent."""
 
     neighbour: BrokerId
     message: Message
 
 
-class Requested(msgspec.Struct, frozen=True):
+class Requested(msgspec.Struct, frozen=True, gc=False):
     """A request came from a client, in the order it was made."""
 
     client: ClientId
@@ -179,14 +179,14 @@ Input = (
 # --- effects ----------------------------------------------------------------------------------
 
 
-class Send(msgspec.Struct, frozen=True):
+class Send(msgspec.Struct, frozen=True, gc=False):
     """Send a message to a neighbour, behind all sent to it before."""
 
     neighbour: BrokerId
     message: Message
 
 
-class Deliver(msgspec.Struct, frozen=True):
+class Deliver(msgspec.Struct, frozen=True, gc=False):
     """Deliver a publication to a local client, once, for these subscriptions of its."""
 
     client: ClientId

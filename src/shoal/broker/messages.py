@@ -1,6 +1,7 @@
 """What travels between brokers, and between a broker and its clients.
 
-Every message is an immutable struct with a tag, so that a wire can encode it.  Publications
+Every message is an immutable struct with a tag, so that a wire can encode it; none can be part of a
+cycle of references, so Python's collector does not look at them (`gc=False`).  Publications
 travel in batches (a batch of one is fine); the header a batch's member carries beside its
 publication was put there by its first broker and does not change on the way.
 
@@ -31,7 +32,7 @@ MOST_CARRIED = 4_096
 MOST_TOGETHER = 256
 
 
-class Message(msgspec.Struct, frozen=True, tag=True, array_like=True):
+class Message(msgspec.Struct, frozen=True, gc=False, tag=True, array_like=True):
     """Base of all messages; on a wire a list of its tag and its fields.
 
     What `carries` has publications.  What `introduces` is said when a link has come up, before
@@ -122,7 +123,7 @@ class Together(Message, frozen=True):
 # --- publications -----------------------------------------------------------------------------
 
 
-class RoutedPublication(msgspec.Struct, frozen=True, array_like=True):
+class RoutedPublication(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A publication with the headers its first broker gave it.
 
     `mark` is what that broker's system says of it to the brokers on the way, None for most.

@@ -43,7 +43,7 @@ class MessageId(NamedTuple):
         return f"{self.broker}-{self.publisher}-M{self.number}"
 
 
-class Publication(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+class Publication(msgspec.Struct, frozen=True, gc=False, kw_only=True, array_like=True):
     """One event: attributes, who published it, its place in that publisher's order, and when.
 
     `body` is what the publisher sends besides; brokers carry it without looking at it.

@@ -9,7 +9,7 @@ import msgspec
 from shoal.model import BrokerId, ClientId, Publication, SubscriptionId
 
 
-class Delivery(msgspec.Struct, frozen=True):
+class Delivery(msgspec.Struct, frozen=True, gc=False):
     """A publication reached a subscriber."""
 
     publication: Publication
