@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 
 import pytest
 from pyspark.sql import SparkSession
 
+from shoal.cli.support.errors import UserError
+from shoal.cli.support.spark import spark_mistakes
 from shoal.pipeline.tasks import Outcome, Progress, run_tasks
 
 
@@ -40,3 +43,13 @@ def test_what_has_not_begun_in_time_is_left_out(spark: SparkSession) -> None:
     assert run_tasks(spark, tasks, [1.0] * 4, lambda progress: None, 0.0) == [None] * 4
     outcomes = run_tasks(spark, tasks, [1.0] * 4, lambda progress: None, 600.0)
     assert [outcome and outcome.result for outcome in outcomes] == [1, 2, 4, 8]
+
+
+def test_a_process_that_is_killed_is_told_of_in_a_line(spark: SparkSession) -> None:
+    """As a machine does that has no memory left."""
+    killed = r"^Spark could not do this: a process of its was killed, as when memory is short$"
+    with pytest.raises(UserError, match=killed), spark_mistakes():
+        run_tasks(spark, [partial(os._exit, 9)], [1.0], progress=lambda _: None)
+    assert run_tasks(spark, [partial(pow, 2, 3)], [1.0], progress=lambda _: None) == [
+        Outcome(8, None)
+    ]

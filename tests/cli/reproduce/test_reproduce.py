@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import msgspec
 import pyarrow.parquet as pq
@@ -115,6 +116,23 @@ def test_an_interrupt_leaves_what_is_done_and_pages_may_be_of_a_part(
     assert f"{said}; the same command goes on with them" in capsys.readouterr().err
     assert said in (tmp_path / "study" / "RESULTS.md").read_text()
     assert len(list((tmp_path / "study" / "runs").rglob("*.json"))) == 1
+
+
+@pytest.mark.usefixtures("tiny", "spark")
+def test_what_python_could_not_do_in_spark_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What happened is the last line of a traceback."""
+    from pyspark.errors import PythonException
+
+    from shoal.pipeline import tasks
+
+    def failed(*_: object) -> NoReturn:
+        raise PythonException("Traceback (most recent call last):\n  File ...\nKeyError: 'x'")
+
+    monkeypatch.setattr(tasks, "run_tasks", failed)
+    assert reproduce("relocation", "--out", tmp_path / "study") == 2
+    assert "shoal: Spark could not do this: KeyError: 'x'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

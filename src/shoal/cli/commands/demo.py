@@ -29,6 +29,7 @@ from shoal.cli.support.demo_live import prepare_live, replay_live
 from shoal.cli.support.errors import STOPPED_EXIT_CODE, UserError
 from shoal.cli.support.outcome import outcome_table, verdict_line
 from shoal.cli.support.replay_outcome import show_replays
+from shoal.cli.support.spark import spark_mistakes
 from shoal.cli.support.steps import Steps
 
 if TYPE_CHECKING:
@@ -92,13 +93,10 @@ def demo(
     then go through live brokers on this machine.
     """
     _claim(out)
-    from pyspark.errors import PySparkException
-
     from shoal.client import ClientError
     from shoal.experiments.live.brokers import UnrestError
     from shoal.experiments.live.replay import ReplayError
     from shoal.experiments.side_by_side import SimulationDiedError
-    from shoal.pipeline.java import JavaNotFoundError
     from shoal.report.comparison import sentences
     from shoal.report.replays import problems as replay_problems
     from shoal.report.replays import proof
@@ -106,18 +104,15 @@ def demo(
     from shoal.runtime.supervisor import StartError
 
     try:
-        with Steps() as steps:
+        with spark_mistakes(), Steps() as steps:
             runs, expected, replays = _run(steps, out, month, brokers, seed)
     except StoppedError:
         print("stopped", file=sys.stderr)
         raise typer.Exit(STOPPED_EXIT_CODE) from None
     except (ClientError, ReplayError, StartError, UnrestError) as error:
         raise UserError(f"live brokers: {error}") from error
-    except (JavaNotFoundError, SimulationDiedError, OSError, ValueError) as error:
+    except (SimulationDiedError, OSError, ValueError) as error:
         raise UserError(str(error)) from error
-    except PySparkException as error:
-        reason = str(error).strip().partition("\n")[0]
-        raise UserError(f"Spark could not do this: {reason}") from error
     console = Console()
     console.print(outcome_table(runs))
     for sentence in sentences(runs):

@@ -20,7 +20,13 @@ from rich.table import Table
 
 from shoal.cli.support.declared_options import declared_options, given, with_declared
 from shoal.cli.support.errors import STOPPED_EXIT_CODE, UserError
-from shoal.cli.support.spark import LOCAL_MASTER, LOCAL_MEMORY, MasterOption, MemoryOption
+from shoal.cli.support.spark import (
+    LOCAL_MASTER,
+    LOCAL_MEMORY,
+    MasterOption,
+    MemoryOption,
+    spark_mistakes,
+)
 from shoal.cli.support.steps import Step, Steps
 from shoal.experiments.registry import STUDIES
 from shoal.experiments.studies.study import ScaleName
@@ -96,10 +102,6 @@ def _reproduce(
     master: MasterOption = LOCAL_MASTER,
     memory: MemoryOption = LOCAL_MEMORY,
 ) -> None:
-    from pyspark.errors import PySparkException
-
-    from shoal.pipeline.java import JavaNotFoundError
-
     studies = STUDIES if paper == ALL else {paper: STUDIES[paper]}
     for name in given(context, OPTIONS):
         if not any(name in study.options.__struct_fields__ for study in studies.values()):
@@ -121,18 +123,15 @@ def _reproduce(
             _claim(root, NOTES_OF_ALL, folders)
         for name, folder in folders.items():
             _claim(folder, NOTES_TEXT.format(paper=name))
-        with Steps() as steps:
+        with spark_mistakes(), Steps() as steps:
             findings = _carry_out(steps, plans, folders, _Means(master, memory, minutes))
             if paper == ALL:
                 _write_overview(root, folders)
     except KeyboardInterrupt:
         Console(stderr=True).print("interrupted; the same command goes on with what is missing")
         raise typer.Exit(STOPPED_EXIT_CODE) from None
-    except (JavaNotFoundError, OSError, ValueError) as error:
+    except (OSError, ValueError) as error:
         raise UserError(str(error)) from error
-    except PySparkException as error:
-        reason = str(error).strip().partition("\n")[0]
-        raise UserError(f"Spark could not do this: {reason}") from error
     _print(findings, root)
 
 

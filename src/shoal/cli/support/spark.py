@@ -46,6 +46,7 @@ BRIEF_BYTES = 10_000_000
 
 _OWN_ERROR = re.compile(r"^shoal\.\S+Error: (.+)$", re.MULTILINE)
 _CAUSE = re.compile(r"^Caused by: [\w.$]+: (.+)$", re.MULTILINE)
+_WORKER_DIED = "Python worker exited unexpectedly"
 _UNREAD_FILE = re.compile(r"error while reading file file:/*(/\S+?)\.?\s")
 
 
@@ -66,25 +67,35 @@ def spark_command(
     check_new(out, overwrite=overwrite)
     # Before PySpark is imported, which takes a while by itself.
     with waiting("starting Spark", _bytes_of(inputs)) as status:
-        from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
-        from pyspark.errors import PySparkException
-
-        from shoal.pipeline.java import JavaNotFoundError
         from shoal.pipeline.session import spark_session
 
-        try:
-            with spark_session(
+        with (
+            spark_mistakes(),
+            spark_session(
                 f"shoal {name}", master=master, memory=memory, is_brief=_are_small(inputs)
-            ) as spark:
-                status.follow(parts_done(spark))
-                try:
-                    yield spark, status
-                finally:
-                    status.follow(str)
-        except (JavaNotFoundError, ValueError) as error:
-            raise UserError(str(error)) from error
-        except (PySparkException, Py4JJavaError) as error:
-            raise UserError(spark_complaint(error)) from error
+            ) as spark,
+        ):
+            status.follow(parts_done(spark))
+            try:
+                yield spark, status
+            finally:
+                status.follow(str)
+
+
+@contextlib.contextmanager
+def spark_mistakes() -> Iterator[None]:
+    """What a user did wrong, or what Spark could not do, as UserError."""
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+    from pyspark.errors import PySparkException
+
+    from shoal.pipeline.java import JavaNotFoundError
+
+    try:
+        yield
+    except (JavaNotFoundError, ValueError) as error:
+        raise UserError(str(error)) from error
+    except (PySparkException, Py4JJavaError) as error:
+        raise UserError(spark_complaint(error)) from error
 
 
 def parts_done(
@@ -203,6 +214,8 @@ def spark_complaint(error: Exception) -> str:
     from pyspark.errors import PythonException
 
     text = str(error).strip()
+    if _WORKER_DIED in text:
+        return "Spark could not do this: a process of its was killed, as when memory is short"
     # A stream's error holds that of the batch as text: this process' own, or a file's.
     if own := _OWN_ERROR.search(text):
         return own[1]
@@ -224,7 +237,8 @@ def _causes(error: Exception) -> Iterator[str]:
     """The messages of a Java error, down to the one that says what happened where the data are."""
     cause = getattr(error, "java_exception", None)
     while cause is not None:
-        yield str(cause.getMessage()).strip().partition("\n")[0]
+        if (message := cause.getMessage()) is not None:
+            yield str(message).strip().partition("\n")[0]
         cause = cause.getCause()
 
 
