@@ -37,7 +37,7 @@ from shoal.mqtt.content import Json
 from shoal.mqtt.door.network import Door
 from shoal.mqtt.due import MORE_TIMER, Due
 from shoal.mqtt.federation.federation import Federation
-from shoal.mqtt.federation.roaming.homes import Homes
+from shoal.mqtt.federation.roaming.whereabouts.homes import Homes
 from shoal.mqtt.limits import DEFAULT_LIMITS, MICROSECONDS, Limits
 from shoal.mqtt.memory.journal import Journal
 from shoal.mqtt.messages import Message

@@ -8,7 +8,7 @@ from shoal.mqtt.codec.packets import Will
 from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.federation.crowding import Crowding
 from shoal.mqtt.federation.moving import Moving
-from shoal.mqtt.federation.roaming.homes import Homes
+from shoal.mqtt.federation.roaming.whereabouts.homes import Homes
 from shoal.mqtt.limits import Limits
 from shoal.mqtt.memory.journal import Journal
 from shoal.mqtt.notices import Party

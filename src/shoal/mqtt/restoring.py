@@ -22,7 +22,7 @@ from shoal.model import BrokerId
 from shoal.mqtt.broker_clients import BrokerClients
 from shoal.mqtt.door.network import read_body
 from shoal.mqtt.door.owed import Owed
-from shoal.mqtt.federation.roaming.homes import Home
+from shoal.mqtt.federation.roaming.whereabouts.homes import Home
 from shoal.mqtt.memory.journal import Journal
 from shoal.mqtt.memory.journal_records import (
     AnswerPut,

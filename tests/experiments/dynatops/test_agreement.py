@@ -12,9 +12,9 @@ import pytest
 
 from shoal.broker.effects import Requested
 from shoal.broker.messages import Publish, Subscribe, Unsubscribe
+from shoal.experiments.dynatops.crowds.users import Crowd, draw_crowd
 from shoal.experiments.dynatops.model import Model
 from shoal.experiments.dynatops.setting import Setting, What
-from shoal.experiments.dynatops.users import Crowd, draw_crowd
 from shoal.overlays.dynatops.parameters import Parameters
 from shoal.overlays.dynatops.planning.problem import inverse
 from shoal.overlays.registry import strategy_factory

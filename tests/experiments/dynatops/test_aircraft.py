@@ -8,7 +8,7 @@ import msgspec
 import pandas as pd
 import pytest
 
-from shoal.experiments.dynatops.aircraft import area_of, check_aircraft, read_aircraft
+from shoal.experiments.dynatops.crowds.aircraft import area_of, check_aircraft, read_aircraft
 from shoal.experiments.dynatops.grid import SCALES, Files, grid
 from shoal.experiments.dynatops.model import Model
 from shoal.experiments.dynatops.runs import model_runs

@@ -8,8 +8,8 @@ import msgspec
 import pandas as pd
 import pytest
 
+from shoal.experiments.dynatops.crowds.interests import check_interests, read_interests
 from shoal.experiments.dynatops.grid import SCALES, Files, grid
-from shoal.experiments.dynatops.interests import check_interests, read_interests
 from shoal.experiments.dynatops.model import Model
 from shoal.experiments.dynatops.runs import model_runs
 from shoal.experiments.dynatops.setting import Setting

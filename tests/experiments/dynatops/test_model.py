@@ -8,9 +8,9 @@ import msgspec
 import numpy as np
 import pytest
 
+from shoal.experiments.dynatops.crowds.users import Crowd, draw_crowd
 from shoal.experiments.dynatops.model import Model
 from shoal.experiments.dynatops.setting import Own, Setting, What
-from shoal.experiments.dynatops.users import Crowd, draw_crowd
 from shoal.overlays.dynatops.planning.placement import HashRing, Served, best_broker
 from shoal.overlays.dynatops.structures.structure import route
 

@@ -11,13 +11,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from shoal.experiments.dynatops.setting import Pattern, Setting
-from shoal.experiments.dynatops.users import (
+from shoal.experiments.dynatops.crowds.users import (
     TOPICS_PER_MODE,
     TOPICS_PER_USER,
     check_trace,
     draw_crowd,
 )
+from shoal.experiments.dynatops.setting import Pattern, Setting
 
 SMALL = Setting(what="dynatops", seed=1, users=400, hours=30)
 LOCATED = msgspec.structs.replace(SMALL, users_are="location", columns=12, rows=8)

@@ -17,8 +17,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from shoal.experiments.dynatops.crowds.users import Change, Crowd, Topics
 from shoal.experiments.dynatops.setting import PLACED, RECONFIGURED, Setting
-from shoal.experiments.dynatops.users import Change, Crowd, Topics
 from shoal.overlays.dynatops.planning.advising.prices import predicted_prices
 from shoal.overlays.dynatops.planning.advising.swapping import Rules, after, plan_swaps
 from shoal.overlays.dynatops.planning.costs import (

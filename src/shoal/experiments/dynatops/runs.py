@@ -7,12 +7,12 @@ from pathlib import Path
 
 import msgspec
 
-from shoal.experiments.dynatops.aircraft import read_aircraft
+from shoal.experiments.dynatops.crowds.aircraft import read_aircraft
+from shoal.experiments.dynatops.crowds.interests import read_interests
+from shoal.experiments.dynatops.crowds.users import draw_crowd
 from shoal.experiments.dynatops.grid import Cell, Part
-from shoal.experiments.dynatops.interests import read_interests
 from shoal.experiments.dynatops.model import Model, Slot
 from shoal.experiments.dynatops.setting import Setting
-from shoal.experiments.dynatops.users import draw_crowd
 from shoal.experiments.studies.runs import Run, content_digest, run_key
 
 

@@ -47,11 +47,11 @@ class DynatopsPlan:
     sources: Sequence[Source] = ()
 
     def __init__(self, options: Options, scale: ScaleName, root: Path, seed: int) -> None:
-        from shoal.experiments.dynatops.aircraft import area_of, check_aircraft
+        from shoal.experiments.dynatops.crowds.aircraft import area_of, check_aircraft
+        from shoal.experiments.dynatops.crowds.interests import check_interests
+        from shoal.experiments.dynatops.crowds.users import check_trace
         from shoal.experiments.dynatops.grid import NO_FILES, SCALES
-        from shoal.experiments.dynatops.interests import check_interests
         from shoal.experiments.dynatops.plans import PLAN_SCALES
-        from shoal.experiments.dynatops.users import check_trace
 
         self._scale, self._plans = SCALES[scale], PLAN_SCALES[scale]
         self._root, self._seed = root, seed

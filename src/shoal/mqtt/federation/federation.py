@@ -38,10 +38,10 @@ from shoal.mqtt.federation.handing import HANDING_TIMER
 from shoal.mqtt.federation.joining import Joining
 from shoal.mqtt.federation.moving import MOVING_TIMER, Moving
 from shoal.mqtt.federation.roaming.giving import SAYING_TIMER
-from shoal.mqtt.federation.roaming.listing import LISTING_TIMER
 from shoal.mqtt.federation.roaming.roaming import Roaming
 from shoal.mqtt.federation.roaming.starting import SOUGHT_TIMER, STARTING_TIMER
-from shoal.mqtt.federation.roaming.telling import TELLING_TIMER
+from shoal.mqtt.federation.roaming.whereabouts.listing import LISTING_TIMER
+from shoal.mqtt.federation.roaming.whereabouts.telling import TELLING_TIMER
 from shoal.mqtt.federation.sharing import SHARING_TIMER, Sharing
 from shoal.mqtt.memory.journal import Journal
 from shoal.mqtt.messages import Message

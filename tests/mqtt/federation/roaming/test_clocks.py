@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from shoal.mqtt.federation.roaming.fetching import WAIT_US, Fetching
-from shoal.mqtt.federation.roaming.homes import Home
+from shoal.mqtt.federation.roaming.whereabouts.homes import Home
 from shoal.mqtt.timers import Timers
 
 HOUR_US = 3_600_000_000

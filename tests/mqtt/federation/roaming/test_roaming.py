@@ -26,7 +26,7 @@ from shoal.mqtt.federation.controls import (
     SubscriptionState,
     encode_control,
 )
-from shoal.mqtt.federation.roaming import telling
+from shoal.mqtt.federation.roaming.whereabouts import telling
 from shoal.mqtt.federation.said import parts_of
 from shoal.mqtt.sessions.session import ClientSubscription
 from tests.mqtt.house import KEPT, will

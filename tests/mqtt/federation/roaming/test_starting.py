@@ -12,8 +12,8 @@ from shoal.mqtt.codec.packets import Connect
 from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.federation import joining
 from shoal.mqtt.federation.controls import Entered, Several
-from shoal.mqtt.federation.roaming import telling
 from shoal.mqtt.federation.roaming.starting import START_US
+from shoal.mqtt.federation.roaming.whereabouts import telling
 from tests.mqtt.house import KEPT, SECOND
 from tests.mqtt.network_house import Network
 

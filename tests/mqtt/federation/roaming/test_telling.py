@@ -13,9 +13,9 @@ from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.door.network import EVERY_BROKER
 from shoal.mqtt.federation import joining
 from shoal.mqtt.federation.controls import FEATURES, Control, Entered
-from shoal.mqtt.federation.roaming.registering import registrars
 from shoal.mqtt.federation.roaming.roaming import Roaming
-from shoal.mqtt.federation.roaming.telling import MOST_MET, Telling
+from shoal.mqtt.federation.roaming.whereabouts.registering import registrars
+from shoal.mqtt.federation.roaming.whereabouts.telling import MOST_MET, Telling
 from shoal.mqtt.timers import Timers
 from tests.mqtt.house import KEPT
 from tests.mqtt.network_house import Network

@@ -14,7 +14,7 @@
 | old | Entered of another user | Refused |
 | old | Entered, of another session of that client | ends the session |
 | asked, has nothing | Entered | asks the broker where the session went, or says there is none |
-| registrar | Register | Entered, to where the client was (see `registering`) |
+| registrar | Register | Entered, to where the client was (see `whereabouts`) |
 | came back meanwhile | Entered, older | Entered, to all |
 | waiting itself | Entered | closes its connection, and waits no more |
 | arriving | Item | delivers it |
@@ -70,5 +70,5 @@ Decisions
   each by itself would be 990,000 (`make bench-whereabouts`).  One that comes alone is 99 messages.
   A session that ends with its connection has nothing to lose but a
   connection that is open twice: for it two brokers found by its client's name do, without answers
-  (`mqtt/federation/roaming/telling.py`, `registering.py`).
+  (`whereabouts/`).
 """

@@ -25,8 +25,8 @@ from shoal.mqtt.federation.controls import (
     SessionState,
 )
 from shoal.mqtt.federation.roaming.filling import Filling
-from shoal.mqtt.federation.roaming.homes import Home
 from shoal.mqtt.federation.roaming.moves import Waiting
+from shoal.mqtt.federation.roaming.whereabouts.homes import Home
 from shoal.mqtt.limits import MICROSECONDS, Limits
 from shoal.mqtt.memory.journal import Journal
 from shoal.mqtt.sessions.delivering.outgoing import ClientConnection

@@ -40,8 +40,8 @@ from shoal.mqtt.federation.controls import (
     encode_control,
 )
 from shoal.mqtt.federation.handing import BYTES_PER_WORK, Handing
-from shoal.mqtt.federation.roaming.homes import Home
 from shoal.mqtt.federation.roaming.moves import Move
+from shoal.mqtt.federation.roaming.whereabouts.homes import Home
 from shoal.mqtt.federation.said import item_of, parts_of
 from shoal.mqtt.limits import MICROSECONDS
 from shoal.mqtt.memory.journal import Journal

@@ -13,7 +13,7 @@ import msgspec
 from shoal.model import BrokerId
 from shoal.mqtt.federation.controls import Control, Entered, SessionState
 from shoal.mqtt.federation.roaming.giving import Giving
-from shoal.mqtt.federation.roaming.homes import Home
+from shoal.mqtt.federation.roaming.whereabouts.homes import Home
 from shoal.mqtt.sessions.session import Session
 from shoal.mqtt.sessions.sessions import Sessions
 

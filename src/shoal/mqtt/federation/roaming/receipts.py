@@ -12,7 +12,7 @@ from shoal.model import BrokerId
 from shoal.mqtt.federation.controls import Adopted, Control, Declined, Departed, Offer, Taken
 from shoal.mqtt.federation.roaming.arriving import Arriving
 from shoal.mqtt.federation.roaming.fetching import Fetching
-from shoal.mqtt.federation.roaming.homes import Homes
+from shoal.mqtt.federation.roaming.whereabouts.homes import Homes
 from shoal.mqtt.memory.journal import Journal
 from shoal.mqtt.sessions.sessions import Sessions
 

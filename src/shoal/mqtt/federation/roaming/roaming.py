@@ -48,15 +48,15 @@ from shoal.mqtt.federation.roaming.arriving import Arriving
 from shoal.mqtt.federation.roaming.fetching import WAITING_TIMER, Fetching
 from shoal.mqtt.federation.roaming.filling import Filling
 from shoal.mqtt.federation.roaming.giving import GIVING_TIMER, Giving
-from shoal.mqtt.federation.roaming.homes import Home, Homes
 from shoal.mqtt.federation.roaming.letting_go import LettingGo
-from shoal.mqtt.federation.roaming.listing import Listing
 from shoal.mqtt.federation.roaming.moves import Move, Waiting
 from shoal.mqtt.federation.roaming.receipts import Receipts
 from shoal.mqtt.federation.roaming.redirecting import REDIRECTED_TIMER, Redirecting
-from shoal.mqtt.federation.roaming.registering import Registry
 from shoal.mqtt.federation.roaming.starting import Starting
-from shoal.mqtt.federation.roaming.telling import Telling
+from shoal.mqtt.federation.roaming.whereabouts.homes import Home, Homes
+from shoal.mqtt.federation.roaming.whereabouts.listing import Listing
+from shoal.mqtt.federation.roaming.whereabouts.registering import Registry
+from shoal.mqtt.federation.roaming.whereabouts.telling import Telling
 from shoal.mqtt.memory.journal import Journal
 from shoal.mqtt.sessions.delivering.outgoing import ClientConnection
 from shoal.mqtt.sessions.session import Session

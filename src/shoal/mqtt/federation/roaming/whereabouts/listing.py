@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from shoal.model import BrokerId
 from shoal.mqtt.federation.controls import Entered
 from shoal.mqtt.federation.handing import Handing
-from shoal.mqtt.federation.roaming.telling import MOST_AS_ONE, Telling
+from shoal.mqtt.federation.roaming.whereabouts.telling import MOST_AS_ONE, Telling
 from shoal.mqtt.sessions.sessions import Sessions
 from shoal.mqtt.timers import Timers
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from shoal.experiments.dynatops.columns import check_columns
+from shoal.experiments.dynatops.crowds.columns import check_columns
+from shoal.experiments.dynatops.crowds.users import Change, Crowd, Topics
 from shoal.experiments.dynatops.setting import Area, Setting
-from shoal.experiments.dynatops.users import Change, Crowd, Topics
 
 _COLUMNS = ("timestamp", "icao24", "latitude", "longitude")
 # Where a file has several recordings, they are told apart by this.

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from shoal.experiments.dynatops.columns import check_columns
+from shoal.experiments.dynatops.crowds.columns import check_columns
 from shoal.experiments.dynatops.setting import Setting
 
 TOPICS_PER_USER = 5

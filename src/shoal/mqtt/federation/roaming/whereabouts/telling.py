@@ -40,7 +40,7 @@ from shoal.mqtt.federation.controls import (
     Register,
     Several,
 )
-from shoal.mqtt.federation.roaming.registering import registrars
+from shoal.mqtt.federation.roaming.whereabouts.registering import registrars
 from shoal.mqtt.limits import MICROSECONDS
 from shoal.mqtt.sessions.session import Session
 from shoal.mqtt.timers import Timers

@@ -1,0 +1,1 @@
+"""Which broker a client is at, and which brokers are told so."""
