@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 # While types are checked on one core, the other compiles the tests.
 MAKEFLAGS += --jobs=2
-.PHONY: help install test quick check compiled tests docs demo soak bench-simulation bench-selection bench-matching bench-one-by-one bench-like bench-topics bench-covering bench-covering-routing bench-sharp-bits bench-mqtt-codec bench-mqtt-clients bench-spark-matching bench-spark-partitions bench-set-search bench-trials bench-journal bench-live bench-bluedove-order bench-rearranging bench-moving-clients bench-moves bench-whereabouts bench-sizes clean
+.PHONY: help install test quick check compiled tests docs demo soak bench-simulation bench-selection bench-matching bench-one-by-one bench-like bench-topics bench-covering bench-covering-routing bench-sharp-bits bench-mqtt-codec bench-mqtt-clients bench-spark-matching bench-spark-partitions bench-set-search bench-trials bench-journal bench-live bench-bluedove-order bench-rearranging bench-moving-clients bench-moves bench-whereabouts bench-sizes bench-long-runs clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-24s %s\n", $$1, $$2}'
@@ -141,6 +141,9 @@ bench-trials: install ## whether trials twice as long change the rates of `shoal
 
 bench-live: install ## live brokers beside mosquitto, where that is installed
 	$(BIN)/python benchmarks/bench_live.py
+
+bench-long-runs: install ## what a publication costs at first and after a million, every system; and at doors
+	$(BIN)/python benchmarks/bench_long_runs.py
 
 bench-sizes: install ## memory and disk for each client, subscription and message; 15 brokers
 	$(BIN)/python benchmarks/bench_sizes.py
