@@ -253,7 +253,8 @@ class Propagation:
 
     def _store(self, subscription: Subscription, hop: BrokerId | None, out: list[Effect]) -> None:
         entry = self.tables.add_subscription(subscription, hop)
-        wanting = [each for each in self.neighbours if each != hop and entry.is_wanted_by(each)]
+        asking = entry.wanting
+        wanting = [each for each in self.neighbours if each != hop and each in asking]
         self._telling.offer(wanting, (entry,), out)
 
     def remove_subscription(

@@ -5,10 +5,11 @@ subscription's entry also knows to which neighbours it was forwarded, so that it
 back from exactly those; with covering (`telling.py`), the table has for each neighbour all that it
 wants, of which it is told what no other one covers.
 
-Entries that overlap know each other, so that a change touches only what it concerns.  Which they
-are is found with bounded work, as filters come from strangers: beyond it an entry may overlap all
-that are left whose bounds meet its own (`OverlapCandidates`), which for comparisons is exact, and
-for patterns asks for more than is needed, never less.
+Filters that are advertised and subscriptions that overlap them know each other, so that a change
+touches only what it concerns; many advertisements may have one filter, as those of brokers' doors
+that promise everything.  What overlaps is found with bounded work, as filters come from strangers:
+beyond it an entry may overlap all that are left whose bounds meet its own (`OverlapCandidates`),
+which for comparisons is exact, and for patterns asks for more than is needed, never less.
 `routes` holds every subscription's filter under its entry, and makes one route of the entries that
 match.
 """
@@ -43,8 +44,40 @@ MOST_WORK = 30_000
 MOST_COVERED = 256
 
 
+class AdvertisedFilter:
+    """What one or more advertisements promise, with the rows of the PRT that overlap it.
+
+    `rows` has these advertisements, and `hops` how many of them come from where; `overlapping` is
+    oldest first.
+    """
+
+    __slots__ = ("filter", "hops", "overlapping", "rows")
+
+    def __init__(self, filter: Filter) -> None:
+        self.filter = filter
+        self.rows: dict[AdvertisementEntry, None] = {}
+        self.hops: dict[BrokerId | None, int] = {}
+        self.overlapping: dict[SubscriptionEntry, None] = {}
+
+    def add(self, row: AdvertisementEntry) -> None:
+        """One more advertisement promises it."""
+        self.rows[row] = None
+        self.hops[row.last_hop] = self.hops.get(row.last_hop, 0) + 1
+
+    def remove(self, row: AdvertisementEntry) -> None:
+        """One advertisement less does."""
+        del self.rows[row]
+        self.hops[row.last_hop] -= 1
+        if not self.hops[row.last_hop]:
+            del self.hops[row.last_hop]
+
+    def is_beyond(self, hop: BrokerId) -> bool:
+        """Whether anybody promises it who is not in this neighbour's direction."""
+        return len(self.hops) > (hop in self.hops)
+
+
 class AdvertisementEntry:
-    """One row of the SRT, with the rows of the PRT that overlap it, oldest first.
+    """One row of the SRT.
 
     `moves` counts the publisher's moves as far as this broker knows.  `has_turned` says whether
     the row ever had another last hop, `turned_us` when a move passed and turned it.  An `adopted`
@@ -53,25 +86,48 @@ class AdvertisementEntry:
     """
 
     __slots__ = (
+        "_last_hop",
         "adopted",
         "advertisement",
         "has_turned",
-        "last_hop",
         "moves",
         "others",
-        "overlapping",
+        "promise",
         "turned_us",
     )
 
-    def __init__(self, advertisement: Advertisement, last_hop: BrokerId | None, moves: int) -> None:
+    def __init__(
+        self,
+        advertisement: Advertisement,
+        last_hop: BrokerId | None,
+        moves: int,
+        promise: AdvertisedFilter,
+    ) -> None:
         self.advertisement = advertisement
-        self.last_hop = last_hop
+        self._last_hop = last_hop
         self.moves = moves
+        self.promise = promise
         self.has_turned = False
         self.adopted = False
         self.turned_us: int | None = None
         self.others: dict[BrokerId, int] = {}
-        self.overlapping: dict[SubscriptionEntry, None] = {}
+        promise.add(self)
+
+    @property
+    def last_hop(self) -> BrokerId | None:
+        """Where it comes from."""
+        return self._last_hop
+
+    @last_hop.setter
+    def last_hop(self, hop: BrokerId | None) -> None:
+        self.promise.remove(self)
+        self._last_hop = hop
+        self.promise.add(self)
+
+    @property
+    def overlapping(self) -> Collection[SubscriptionEntry]:
+        """The rows of the PRT that overlap it, oldest first."""
+        return self.promise.overlapping
 
     @property
     def rank(self) -> int:
@@ -80,7 +136,7 @@ class AdvertisementEntry:
 
 
 class SubscriptionEntry:
-    """One row of the PRT, with the rows of the SRT that overlap it.
+    """One row of the PRT, with the filters in the SRT that overlap it.
 
     Hashed by identity, as it is its own key in the index.
     """
@@ -90,7 +146,7 @@ class SubscriptionEntry:
         "forwarded_to",
         "id",
         "last_hop",
-        "overlapping",
+        "promises",
         "subscription",
     )
 
@@ -100,7 +156,7 @@ class SubscriptionEntry:
         self.client = subscription.client
         self.last_hop = last_hop
         self.forwarded_to: set[BrokerId] = set()
-        self.overlapping: dict[AdvertisementEntry, None] = {}
+        self.promises: dict[AdvertisedFilter, None] = {}
 
     @property
     def is_routed(self) -> bool:
@@ -113,11 +169,21 @@ class SubscriptionEntry:
 
     def is_wanted_by(self, hop: BrokerId) -> bool:
         """Whether an advertisement from this neighbour asks for the subscription."""
-        return any(row.last_hop == hop for row in self.overlapping)
+        return any(hop in promise.hops for promise in self.promises)
 
     def is_wanted_beyond(self, hop: BrokerId) -> bool:
         """Whether an advertisement from anywhere but this neighbour asks for the subscription."""
-        return any(row.last_hop != hop for row in self.overlapping)
+        return any(promise.is_beyond(hop) for promise in self.promises)
+
+    @property
+    def wanting(self) -> Collection[BrokerId | None]:
+        """From where advertisements ask for the subscription."""
+        return {hop for promise in self.promises for hop in promise.hops}
+
+    @property
+    def overlapping(self) -> list[AdvertisementEntry]:
+        """The rows of the SRT that overlap it."""
+        return [row for promise in self.promises for row in promise.rows]
 
 
 class Route:
@@ -157,7 +223,8 @@ class RoutingTable:
         self.subscriptions: dict[SubscriptionId, SubscriptionEntry] = {}
         self.routes: Outcomes[Route] = outcomes(_route)
         self.wanted: dict[BrokerId, CoveringSet[SubscriptionId]] | None = {} if covering else None
-        self._rows: OverlapCandidates[AdvertisementEntry] = OverlapCandidates()
+        self._advertised: dict[Filter, AdvertisedFilter] = {}
+        self._promises: OverlapCandidates[AdvertisedFilter] = OverlapCandidates()
         self._entries: OverlapCandidates[SubscriptionEntry] = OverlapCandidates()
 
     @property
@@ -172,24 +239,35 @@ class RoutingTable:
         self, advertisement: Advertisement, last_hop: BrokerId | None, moves: int = 0
     ) -> AdvertisementEntry:
         """Store an advertisement whose id is not in the table."""
-        row = AdvertisementEntry(advertisement, last_hop, moves)
+        filter = advertisement.filter
+        promise = self._advertised.get(filter) or self._advertise(filter)
+        row = AdvertisementEntry(advertisement, last_hop, moves, promise)
         self.advertisements[advertisement.id] = row
-        self._rows.add(row, advertisement.filter)
-        prepare(advertisement.filter)
-        work = Work(MOST_WORK)
-        for entry in self._entries.of(advertisement.filter):
-            _meet(row, entry, work)
         return row
 
-    def candidates(self, filter: Filter) -> Collection[AdvertisementEntry]:
-        """The advertisements that may overlap the filter."""
-        return self._rows.of(filter)
+    def _advertise(self, filter: Filter) -> AdvertisedFilter:
+        promise = self._advertised[filter] = AdvertisedFilter(filter)
+        self._promises.add(promise, filter)
+        prepare(filter)
+        work = Work(MOST_WORK)
+        for entry in self._entries.of(filter):
+            _meet(promise, entry, work)
+        return promise
+
+    def candidates(self, filter: Filter) -> Collection[AdvertisedFilter]:
+        """What is advertised that may overlap the filter."""
+        return self._promises.of(filter)
 
     def remove_advertisement(self, row: AdvertisementEntry) -> None:
         del self.advertisements[row.advertisement.id]
-        self._rows.remove(row, row.advertisement.filter)
-        for entry in row.overlapping:
-            del entry.overlapping[row]
+        promise = row.promise
+        promise.remove(row)
+        if promise.rows:
+            return
+        del self._advertised[promise.filter]
+        self._promises.remove(promise, promise.filter)
+        for entry in promise.overlapping:
+            del entry.promises[promise]
 
     def add_subscription(
         self, subscription: Subscription, last_hop: BrokerId | None
@@ -202,8 +280,8 @@ class RoutingTable:
         self._entries.add(entry, subscription.filter)
         prepare(subscription.filter)
         work = Work(MOST_WORK)
-        for row in self._rows.of(subscription.filter):
-            _meet(row, entry, work)
+        for promise in self._promises.of(subscription.filter):
+            _meet(promise, entry, work)
         return entry
 
     def wanted_by(self, hop: BrokerId) -> CoveringSet[SubscriptionId]:
@@ -237,17 +315,17 @@ class RoutingTable:
         self.routes.add(row, filter)
         self._entries.remove(entry, filter)
         self._entries.add(row, filter)
-        for advertised in entry.overlapping:
-            del advertised.overlapping[entry]
-            advertised.overlapping[row] = row.overlapping[advertised] = None
+        for promise in entry.promises:
+            del promise.overlapping[entry]
+            promise.overlapping[row] = row.promises[promise] = None
 
     def remove_subscription(self, entry: SubscriptionEntry) -> None:
         del self.subscriptions[entry.id]
         if entry.is_routed:
             self.routes.remove(entry)
         self._entries.remove(entry, entry.subscription.filter)
-        for row in entry.overlapping:
-            del row.overlapping[entry]
+        for promise in entry.promises:
+            del promise.overlapping[entry]
 
 
 def _route(entries: Iterable[SubscriptionEntry]) -> Route:
@@ -261,7 +339,7 @@ def _route(entries: Iterable[SubscriptionEntry]) -> Route:
     return Route(tuple(neighbours), tuple((name, tuple(ids)) for name, ids in clients.items()))
 
 
-def _meet(row: AdvertisementEntry, entry: SubscriptionEntry, work: Work) -> None:
-    if overlaps(entry.subscription.filter, row.advertisement.filter, work):
-        row.overlapping[entry] = None
-        entry.overlapping[row] = None
+def _meet(promise: AdvertisedFilter, entry: SubscriptionEntry, work: Work) -> None:
+    if overlaps(entry.subscription.filter, promise.filter, work):
+        promise.overlapping[entry] = None
+        entry.promises[promise] = None

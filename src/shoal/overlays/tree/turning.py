@@ -175,6 +175,6 @@ def _asked_for(rows: Iterable[AdvertisementEntry]) -> dict[SubscriptionEntry, No
 def _is_asked_for(tables: RoutingTable, filter: Filter, behind: BrokerId) -> bool:
     """Whether something that does not come from this neighbour asks for it."""
     return any(
-        row.last_hop != behind and overlaps(filter, row.advertisement.filter)
-        for row in tables.candidates(filter)
+        promise.is_beyond(behind) and overlaps(filter, promise.filter)
+        for promise in tables.candidates(filter)
     )
