@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from random import Random
 
 import pytest
@@ -25,7 +25,7 @@ def test_an_outcome_is_made_of_what_matches_now(
     found = 0
     for seed in range(examples(4)):
         random, drawn = Random(seed), RandomIndex(seed)
-        index, made = MatchIndex(), Outcomes(tuple[Hashable, ...])
+        index, made = MatchIndex(), Outcomes(tuple[Hashable, ...], len)
         for _ in range(120):
             for _ in range(random.choice([1, 1, 10])):
                 id = random.randrange(50)
@@ -64,3 +64,44 @@ def test_an_outcome_is_made_once_until_its_filters_change() -> None:
     made.add("v", parse("class = 'a' AND x > 5"))
     assert made.of({"class": "a", "x": 3}) is not first
     assert made.of({"class": "a", "x": 6}) == ["s", "v"]
+
+
+@pytest.mark.parametrize("size_of", [lambda outcome: 0, len])
+def test_what_is_large_is_remembered_however_many_filters_match(
+    size_of: Callable[[tuple[Hashable, ...]], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With 110,000 filters of one class each publication was matched anew, 13 ms each time."""
+    monkeypatch.setattr(outcomes, "MAX_REMEMBERED", 1_000)
+    calls: list[int] = []
+
+    def make(ids: list[Hashable]) -> tuple[Hashable, ...]:
+        calls.append(len(ids))
+        return tuple(ids)
+
+    made = Outcomes(make, size_of)
+    for id in range(1_100):
+        made.add(id, parse("class = 'a' AND x > 1"))
+    for y in range(50):
+        assert len(made.of({"class": "a", "x": 2, "y": y})) == 1_100
+    assert len(calls) <= 2
+
+
+def test_what_comes_to_little_is_remembered_though_many_filters_match(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Eleven topics, each wanted by thousands behind one neighbour, were more than fitted."""
+    monkeypatch.setattr(outcomes, "MAX_REMEMBERED", 1_000)
+    calls: list[int] = []
+
+    def neighbours(ids: list[str]) -> tuple[str, ...]:
+        calls.append(len(ids))
+        return tuple(dict.fromkeys(id.partition(".")[0] for id in ids))
+
+    made = Outcomes(neighbours, len)
+    for topic in range(11):
+        for number in range(200):
+            made.add(f"B{topic % 3}.{topic}.{number}", parse(f"class = 't{topic}'"))
+    for turn in range(20):
+        for topic in range(11):
+            assert made.of({"class": f"t{topic}", "y": turn}) == (f"B{topic % 3}",)
+    assert len(calls) == 11

@@ -65,9 +65,13 @@ class Classes:
         self._filters: Counter[int] = Counter()
         self._seen = 0
 
-    def outcomes(self, make: Callable[[list[Any]], Outcome]) -> Outcomes[Outcome]:
-        """As `Outcomes(make)`, for one of many that take in the same publications."""
-        return _Classified(make, self)
+    def outcomes(
+        self,
+        make: Callable[[list[Any]], Outcome],
+        size_of: Callable[[Outcome], int] = lambda outcome: 0,
+    ) -> Outcomes[Outcome]:
+        """As `Outcomes(make, size_of)`, for one of many that take in the same publications."""
+        return _Classified(make, size_of, self)
 
     def add(self, filter: Filter) -> None:
         """One more index has this filter."""
@@ -108,8 +112,13 @@ class Classes:
 class _Classified(Outcomes[Outcome]):
     """Outcomes that are remembered by class, until a filter of this index comes or goes."""
 
-    def __init__(self, make: Callable[[list[Any]], Outcome], classes: Classes) -> None:
-        super().__init__(make)
+    def __init__(
+        self,
+        make: Callable[[list[Any]], Outcome],
+        size_of: Callable[[Outcome], int],
+        classes: Classes,
+    ) -> None:
+        super().__init__(make, size_of)
         self._classes = classes
         self._classified = classes.classified
         self._by_class: dict[object, Outcome] = {}

@@ -27,7 +27,8 @@ from shoal.model import Attributes, Filter
 
 Outcome = TypeVar("Outcome")
 
-# Steps, and ids in outcomes, that are remembered: some MB.  Beyond that all begins anew.
+# Steps, and what outcomes hold, that are remembered: some MB.  Beyond that all begins anew; one
+# outcome counts as half of it at most, so that of a stream of one class the largest is remembered.
 MAX_REMEMBERED = 100_000
 STEP_BITS = 512
 
@@ -46,11 +47,17 @@ class Outcomes(Generic[Outcome]):
     """Filters by id, and what `make` makes of the ids of those that match.
 
     It depends on these ids alone, in the order in which `MatchIndex.match` has them, and is never
-    None.
+    None.  `size_of` says how much an outcome holds, as thousands of filters may come to one thing;
+    without, that is nothing.
     """
 
-    def __init__(self, make: Callable[[list[Any]], Outcome]) -> None:
+    def __init__(
+        self,
+        make: Callable[[list[Any]], Outcome],
+        size_of: Callable[[Outcome], int] = lambda outcome: 0,
+    ) -> None:
         self._make = make
+        self._size_of = size_of
         self._index = MatchIndex()
         self._start: _Place[Outcome] = _Place()
         # Where filters had to be tested one by one, by what was found.
@@ -163,18 +170,20 @@ class Outcomes(Generic[Outcome]):
         key = tuple(ids)
         outcome = self._by_ids.get(key)
         if outcome is None:
-            outcome = self._made(ids)
+            outcome = self._made(ids, len(ids))
             self._by_ids[key] = outcome
         return outcome
 
-    def _made(self, ids: list[Any]) -> Outcome:
-        self._remember(1 + len(ids))
-        return self._make(ids)
+    def _made(self, ids: list[Any], of_key: int = 0) -> Outcome:
+        outcome = self._make(ids)
+        size = 1 + of_key + self._size_of(outcome)
+        self._remember(min(size, MAX_REMEMBERED // 2))
+        return outcome
 
     def _remember(self, size: int) -> None:
         self._remembered += size
         if self._remembered > MAX_REMEMBERED:
-            self._remembered = size
+            self._remembered = 0  # what is made now is on a way that is given up
             self._start = _Place()
             self._by_ids.clear()
             for bucket in self._begun:
@@ -183,6 +192,8 @@ class Outcomes(Generic[Outcome]):
 
 
 class OutcomesFactory(Protocol):
-    """Makes `Outcomes` of what makes one."""
+    """Makes `Outcomes` of what makes one, and what says how much it holds."""
 
-    def __call__(self, make: Callable[[list[Any]], Outcome], /) -> Outcomes[Outcome]: ...
+    def __call__(
+        self, make: Callable[[list[Any]], Outcome], size_of: Callable[[Outcome], int], /
+    ) -> Outcomes[Outcome]: ...

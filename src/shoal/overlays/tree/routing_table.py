@@ -221,7 +221,7 @@ class RoutingTable:
         self.merging = merging
         self.advertisements: dict[AdvertisementId, AdvertisementEntry] = {}
         self.subscriptions: dict[SubscriptionId, SubscriptionEntry] = {}
-        self.routes: Outcomes[Route] = outcomes(_route)
+        self.routes: Outcomes[Route] = outcomes(_route, _size)
         self.wanted: dict[BrokerId, CoveringSet[SubscriptionId]] | None = {} if covering else None
         self._advertised: dict[Filter, AdvertisedFilter] = {}
         self._promises: OverlapCandidates[AdvertisedFilter] = OverlapCandidates()
@@ -337,6 +337,10 @@ def _route(entries: Iterable[SubscriptionEntry]) -> Route:
         else:
             neighbours[entry.last_hop] = None
     return Route(tuple(neighbours), tuple((name, tuple(ids)) for name, ids in clients.items()))
+
+
+def _size(route: Route) -> int:
+    return len(route.neighbours) + sum(1 + len(ids) for _, ids in route.clients)
 
 
 def _meet(promise: AdvertisedFilter, entry: SubscriptionEntry, work: Work) -> None:

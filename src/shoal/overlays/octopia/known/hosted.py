@@ -48,7 +48,9 @@ class Hosted:
 
     def __init__(self, others: Iterable[int]) -> None:
         self.rows: dict[AdvertisementId, HostedRow] = {}
-        self._promising: Outcomes[Mapping[ClientId, tuple[HostedRow, ...]]] = Outcomes(_by_client)
+        self._promising: Outcomes[Mapping[ClientId, tuple[HostedRow, ...]]] = Outcomes(
+            _by_client, lambda found: sum(map(len, found.values()))
+        )
         self._others = list(others)
         # By cluster: the broker that has said its bits, and what each broker wants.
         self._entries: dict[int, BrokerId] = {}
@@ -58,7 +60,7 @@ class Hosted:
         # Of rows that were asked for: their vectors, and what is in the index for them.
         self._vectors: dict[HostedRow, _Vector] = {}
         self.asking: dict[HostedRow, dict[_Asked, None]] = {}
-        self._index: Outcomes[Mapping[HostedRow, int]] = Outcomes(_bits_by_row)
+        self._index: Outcomes[Mapping[HostedRow, int]] = Outcomes(_bits_by_row, len)
 
     def add_cluster(self, cluster: int) -> None:
         """There is another cluster from now on."""

@@ -103,7 +103,7 @@ class Tables:
         self.region = region
         self.homes: dict[int, Home] = {}
         self.subscriptions = subscriptions
-        self.matches: Outcomes[Match] = Outcomes(self._match)
+        self.matches: Outcomes[Match] = Outcomes(self._match, _size)
         self.secondary: dict[tuple[BrokerId, AdvertisementId], SecondaryRow] = {}
         self._entries: OverlapCandidates[Entry] = OverlapCandidates()
         self._rows: OverlapCandidates[SecondaryRow] = OverlapCandidates()
@@ -243,6 +243,10 @@ class Tables:
             self._rows.remove(row, row.advertisement.filter)
             for entry in row.overlapping:
                 del entry.overlapping[row]
+
+
+def _size(match: Match) -> int:
+    return len(match.regions) + sum(1 + len(ids) for _, ids in match.clients)
 
 
 def _meet(row: SecondaryRow, entry: Entry, work: Work) -> None:
