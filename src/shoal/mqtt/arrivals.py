@@ -106,7 +106,7 @@ class Arrivals:
             message = door.message(publication, now_us)
             if message is not None:
                 if message.retain:
-                    self._retained.keep(message)
+                    self._retained.keep(message, now_us)
                 if audience is not None and delivery.routed.mark is not None:
                     audience.note(delivery.routed, message, now_us)
                 fan_out.gather(message, now_us)

@@ -396,7 +396,7 @@ class BrokerClients:
             self.federation.sharing.share(message, now_us)
             return 1
         if message.retain:
-            self.retained.keep(message)
+            self.retained.keep(message, now_us)
         return self._fan_out.route(message, now_us)
 
     def publish_soon(self, message: Message, now_us: int) -> None:

@@ -76,3 +76,36 @@ def test_it_counts_its_levels(changes: list[tuple[bool, str]]) -> None:
         }
         assert store.levels == len(beginnings)
         assert store.lacking(topic) == (0 if is_there else store.lacking(topic))
+
+
+def test_a_search_goes_on_while_topics_come_and_go() -> None:
+    """Topics that are there all the while are found once, in their order."""
+    store = TopicStore({f"a/{number}/b": number for number in range(100)})
+    found = []
+    for number, topic in enumerate(store.search("a/+/b", nodes=2)):
+        if topic is not None:
+            found.append(topic)
+        store[f"a/new{number}/b"] = number
+        store.pop(f"a/{3 * number}/b", None)
+    stay = [f"a/{number}/b" for number in range(100) if number % 3]
+    assert [topic for topic in found if topic in stay] == stay
+    assert len(found) == len(set(found))
+
+
+def test_a_slice_of_a_search_takes_the_next_nodes_and_no_more() -> None:
+    """Of a level with 500,000 topics all were looked up before the first was tested."""
+
+    class Children(dict[str, object]):
+        looked_up = 0
+
+        def __getitem__(self, name: str) -> object:
+            self.looked_up += 1
+            return super().__getitem__(name)
+
+    store = TopicStore({f"a/{number}/b": number for number in range(2_000)})
+    children = Children(store._root.children["a"].children)
+    store._root.children["a"].children = children
+    search = store.search("a/+/nothing", nodes=50)
+    for part in range(1, 2_000 // 50):
+        assert next(search) is None
+        assert children.looked_up <= 50 * part

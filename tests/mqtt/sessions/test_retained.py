@@ -118,3 +118,48 @@ def test_each_level_of_its_own_counts() -> None:
     for topic in list(contents(store)):
         store.keep(Message(topic, b"", "p", 5))
     assert store.keep(Message(f"1{deep}", b"x", "p", 6))
+
+
+def expiring(topic: str, at_us: int, after_s: int = 60) -> Message:
+    properties = Properties(message_expiry_interval_s=after_s)
+    return Message(topic, b"x", "p", at_us, properties=properties)
+
+
+def test_what_has_expired_makes_room() -> None:
+    """Nobody subscribes to it; before, a full store stayed full of what nobody would get."""
+    store = RetainedStore(100)
+    for number in range(100):
+        assert store.keep(expiring(f"jobs/{number}", number), number)
+    assert not store.keep(Message("new/0", b"x", "p", 1_000_000), 1_000_000)
+    later_us = 200_000_000
+    for number in range(10):
+        assert store.keep(Message(f"new/{number}", b"x", "p", later_us), later_us)
+    assert len(store) <= 100
+    for number in range(20):
+        store.keep(Message("new/0", b"x", "p", later_us + number), later_us + number)
+    assert len(store) == 10
+    alone = RetainedStore(100)
+    for number in range(10):
+        at_us = later_us if number else later_us + 19
+        alone.keep(Message(f"new/{number}", b"x", "p", at_us), at_us)
+    assert store.digest == alone.digest
+
+
+def test_expired_bytes_make_room_for_something_large() -> None:
+    store = RetainedStore(1_000, maximum_bytes=300 * LEVEL_BYTES)
+    kept = sum(store.keep(expiring(f"{number}", number), number) for number in range(400))
+    assert 200 < kept < 300
+    large = Message("large", bytes(200 * LEVEL_BYTES), "p", 200_000_000)
+    assert store.keep(large, 200_000_000)
+
+
+def test_a_message_that_is_replaced_expires_when_the_new_one_does() -> None:
+    store = RetainedStore(10)
+    for number in range(1_000):
+        at_us = number * 1_000_000
+        store.keep(expiring("clock", at_us, 300), at_us)
+        if not number:
+            store.keep(expiring("once", at_us, 300), at_us)
+    assert contents(store) == {"clock": b"x"}
+    assert sum(map(len, store._expiring._topics.values())) == 1
+    assert len(store._expiring._minutes) < 20

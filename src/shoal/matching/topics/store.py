@@ -33,6 +33,19 @@ class _Node:
         self.children: dict[str, _Node] = {}
         self.topic: str | None = None
 
+    def below(self, *, are_all: bool) -> Iterator[_Node]:
+        """One child after the other, as they are now; of the root's not those that begin with $.
+
+        There may be a million: they are copied in some ms, and what is done with each comes later.
+        """
+        children = list(self.children.values())
+        if are_all:
+            return iter(children)
+        names = list(self.children)
+        return (
+            child for name, child in zip(names, children, strict=True) if not name.startswith("$")
+        )
+
 
 class TopicStore(MutableMapping[str, Stored], Generic[Stored]):
     """A mapping from topics to values, in the order in which topics came.
@@ -108,15 +121,19 @@ class TopicStore(MutableMapping[str, Stored], Generic[Stored]):
         return self._search(self._root, read_topic_filter(topic_filter).levels, nodes)
 
     def _search(self, root: _Node, levels: tuple[str, ...], nodes: int) -> Iterator[str | None]:
-        # What is still to be visited, next one last: a node and how many levels have led to it.
-        waiting = [(root, 0)]
+        # What is still to be visited, next ones last: nodes and how many levels have led to them.
+        waiting = [(iter((root,)), 0)]
         left = nodes
         while waiting:
+            nodes_here, depth = waiting[-1]
+            node = next(nodes_here, None)
+            if node is None:
+                waiting.pop()
+                continue
             left -= 1
             if not left:
                 left = nodes
                 yield None
-            node, depth = waiting.pop()
             level = levels[depth] if depth < len(levels) else None
             if (level is None or level == ALL_LEVELS) and node.topic is not None:
                 yield node.topic
@@ -125,11 +142,7 @@ class TopicStore(MutableMapping[str, Stored], Generic[Stored]):
             if level not in (ONE_LEVEL, ALL_LEVELS):
                 child = node.children.get(level)
                 if child is not None:
-                    waiting.append((child, depth + 1))
+                    waiting.append((iter((child,)), depth + 1))
                 continue
             following = depth if level == ALL_LEVELS else depth + 1
-            waiting += [
-                (node.children[name], following)
-                for name in reversed(node.children)
-                if node is not root or not name.startswith("$")
-            ]
+            waiting.append((node.below(are_all=node is not root), following))

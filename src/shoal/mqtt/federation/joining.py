@@ -188,7 +188,7 @@ class Joining:
                     is_told = self._has_rejoined and self._asked is not None
                     if is_told and self._retained.is_news(kept):
                         self._say(EVERY_BROKER, control, now_us)
-                    self._retained.keep(kept)
+                    self._retained.keep(kept, now_us)
                     if self._is_alone and self._asked is not None:
                         self._heard[kept.topic] = kept
             case Told(broker) if broker == self._asked:

@@ -23,6 +23,7 @@ from typing import Protocol
 
 from shoal.matching import TopicStore
 from shoal.mqtt.messages import Message
+from shoal.mqtt.sessions.expiring import Expiring
 
 # Removals remembered, so that a broker which missed one does not bring the message back.
 MAX_REMOVALS = 100_000
@@ -31,6 +32,8 @@ MAX_REMOVAL_BYTES = 32 * 2**20
 LEVEL_BYTES = 250
 # Levels of topics that are looked at before others have their turn, some 1 ms.
 SLICE_NODES = 2_000
+# Expired messages that are dropped when one is kept; and at most, where it has no room else.
+DROPPED_EACH, MOST_DROPPED = 8, 2_000
 
 
 class Memory(Protocol):
@@ -54,6 +57,7 @@ class RetainedStore:
         self.maximum_bytes = maximum_bytes
         self._bytes = 0
         self._messages: TopicStore[Message] = TopicStore()
+        self._expiring = Expiring()
         # The message that removed each topic's, oldest first.
         self._removals: OrderedDict[str, Message] = OrderedDict()
         self._removal_bytes = 0
@@ -72,12 +76,16 @@ class RetainedStore:
         if known is not None and known.published_us >= message.published_us:
             message.published_us = known.published_us + 1
 
-    def keep(self, message: Message) -> bool:
+    def keep(self, message: Message, now_us: int = 0) -> bool:
         """Take a message in, or with an empty payload the topic's out; False if full.
 
-        A message that has no room takes the topic's former one with it, which holds no more.
+        A message that has no room takes the topic's former one with it, which holds no more.  Those
+        that have expired by `now_us` make room.
         """
         topic = message.topic
+        self._drop_expired(now_us, DROPPED_EACH)
+        if not self._has_room(message):
+            self._drop_expired(now_us, MOST_DROPPED)
         known = self.last(topic)
         if known is not None and _age(message) < _age(known):
             return True
@@ -86,25 +94,36 @@ class RetainedStore:
             self._remember_removal(message)
             return True
         replaced = self._messages.get(topic)
-        needed = message.size - (replaced.size if replaced is not None else 0)
-        levels = self._messages.levels + (
-            0 if replaced is not None else self._messages.lacking(topic)
-        )
-        if self._bytes + needed + LEVEL_BYTES * levels > self.maximum_bytes:
+        if not self._has_room(message):
             if replaced is not None:
                 self._drop(topic)
                 self._remember_removal(message)
             return False
         if replaced is not None:
-            self._fold(replaced)
-        elif len(self._messages) >= self.maximum:
-            return False
+            self._leave(replaced)
         self._forget_removal(topic)
         self._messages[topic] = message
-        self._bytes += needed
+        self._bytes += message.size
+        if message.expires_us is not None:
+            self._expiring.add(topic, message.expires_us)
         self._fold(message)
         self._note(message)
         return True
+
+    def _has_room(self, message: Message) -> bool:
+        replaced, levels, needed = self._messages.get(message.topic), 0, message.size
+        if replaced is not None:
+            needed -= replaced.size
+        elif len(self._messages) >= self.maximum:
+            return False
+        else:
+            levels = self._messages.lacking(message.topic)
+        taken = self._bytes + LEVEL_BYTES * (self._messages.levels + levels)
+        return taken + needed <= self.maximum_bytes
+
+    def _drop_expired(self, now_us: int, most: int) -> None:
+        for topic in self._expiring.take(now_us, most):
+            self._drop(topic)
 
     def is_news(self, message: Message) -> bool:
         """Whether a message is later than what is known of its topic."""
@@ -147,8 +166,14 @@ class RetainedStore:
     def _drop(self, topic: str) -> None:
         message = self._messages.pop(topic, None)
         if message is not None:
-            self._bytes -= message.size
-            self._fold(message)
+            self._leave(message)
+
+    def _leave(self, message: Message) -> None:
+        """A message is dropped, or replaced."""
+        self._bytes -= message.size
+        if message.expires_us is not None:
+            self._expiring.discard(message.topic, message.expires_us)
+        self._fold(message)
 
     def _remember_removal(self, message: Message) -> None:
         """Its topic and time are all that counts."""

@@ -270,6 +270,7 @@ class Subscribing:
         left = SLICE_TESTS
         for message in self._retained.search(subscription.topic_filter, now_us):
             if message is None:
+                self._to_send = 0  # no other search begins in this turn
                 yield None
                 continue
             if content != EVERYTHING:

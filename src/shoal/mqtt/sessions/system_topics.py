@@ -53,6 +53,6 @@ class SystemTopics:
         statistics.retained = len(self._retained)
         for topic, text in statistics.texts(now_us).items():
             message = Message(topic, text.encode(), publisher="", published_us=now_us, retain=True)
-            self._retained.keep(message)
+            self._retained.keep(message, now_us)
             self._fan_out.route(message, now_us)
         self._timers.set((STATISTICS_TIMER,), now_us + self._interval_us)

@@ -1,0 +1,53 @@
+"""What expires when, so that it is found without looking at what does not.
+
+Topics are kept by the minute, roughly, in which their messages expire: a topic's message may be
+replaced each second, and nothing of the former ones is left here.
+
+>>> expiring = Expiring()
+>>> expiring.add("a", 5_000_000)
+>>> expiring.add("b", 900_000_000)
+>>> list(expiring.take(600_000_000, most=10)), list(expiring.take(600_000_000, most=10))
+(['a'], [])
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from heapq import heappop, heappush
+
+MINUTE_US = 2**26
+
+
+class Expiring:
+    """Topics by the time when their messages expire."""
+
+    def __init__(self) -> None:
+        self._topics: dict[int, OrderedDict[str, None]] = {}
+        # Each minute that has topics, or had some, once.
+        self._minutes: list[int] = []
+
+    def add(self, topic: str, expires_us: int) -> None:
+        """Its message expires then."""
+        minute = expires_us // MINUTE_US
+        topics = self._topics.get(minute)
+        if topics is None:
+            topics = self._topics[minute] = OrderedDict()
+            heappush(self._minutes, minute)
+        topics[topic] = None
+
+    def discard(self, topic: str, expires_us: int) -> None:
+        """Its message, which would expire then, is gone or replaced."""
+        topics = self._topics.get(expires_us // MINUTE_US)
+        if topics is not None:
+            topics.pop(topic, None)
+
+    def take(self, now_us: int, most: int) -> Iterator[str]:
+        """Some of those whose minute is over, the first to expire first; they are here no more."""
+        while self._minutes and most and (self._minutes[0] + 1) * MINUTE_US <= now_us:
+            topics = self._topics[self._minutes[0]]
+            if topics:
+                most -= 1
+                yield topics.popitem(last=False)[0]
+            else:
+                del self._topics[heappop(self._minutes)]
