@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import pytest
+
 from shoal.mqtt.codec.packets import (
     Pingreq,
     Pingresp,
@@ -12,6 +16,7 @@ from shoal.mqtt.codec.packets import (
     Unsubscribe,
 )
 from shoal.mqtt.codec.properties import Properties
+from shoal.mqtt.messages import Message
 from tests.mqtt.house import Client, House
 from tests.mqtt.network_house import Network
 
@@ -231,3 +236,36 @@ def test_what_is_retained_for_many_who_are_granted_at_once_is_sent_in_turns() ->
     for first, client in zip(found, clients, strict=True):
         topics = [each.topic for each in (*first[1:], *client.take())]
         assert sorted(topics) == sorted(f"a/{number}" for number in range(1_500))
+
+
+def test_of_searches_that_find_nothing_soon_one_begins_in_a_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Forty who came back to 100,000 topics held the broker for 2 s."""
+    monkeypatch.setattr("shoal.mqtt.sessions.retained.SLICE_NODES", 50)
+    network = Network("B1", "B2")
+    publisher, site = network["B1"].connect("p"), network["B1"]
+    for number in range(200):
+        publisher.publish(f"a/{number}/state", b"x", retain=True)
+    publisher.publish("a/last/alarm", b"x", retain=True)
+    clients = [site.connect(f"c{number}") for number in range(5)]
+    settle(network)
+    begun = []
+    search = site.clients.retained.search
+
+    def counted(topic_filter: str, now_us: int) -> Iterator[Message | None]:
+        begun.append(topic_filter)
+        yield from search(topic_filter, now_us)
+
+    monkeypatch.setattr(site.clients.retained, "search", counted)
+    network.is_settling = False
+    for client in clients:
+        ask(client, 1, "a/+/alarm")
+    settle(network)
+    assert len(begun) <= 2  # the first client's mark, and the others'
+    network.after(0.1)
+    assert len(begun) == 5
+    for client in clients:
+        suback, alarm = client.take()
+        assert isinstance(suback, Suback)
+        assert alarm.topic == "a/last/alarm"
