@@ -69,19 +69,23 @@ def test_two_entries_of_one_id_in_turn() -> None:
 def test_after_any_history_the_table_equals_one_made_anew() -> None:
     random = Random(4)
     table = RoutingTable()
-    for step in range(400):
+    for step in range(500):
         text = f"x {random.choice('<>=')} {random.randrange(6)}"
-        match random.choice((0, 0, 1, 1, 2, 3, 4)):
+        match random.choice((0, 0, 1, 1, 2, 3, 4, 5)):
             case 0:
                 table.add_advertisement(advertisement(f"a{step}", text), random.choice("AB"))
             case 1:
-                table.add_subscription(subscription(f"s{step}", text), random.choice("AB"))
+                wanted = subscription(f"s{step}", text, client=random.choice("xyz"))
+                table.add_subscription(wanted, random.choice(["A", "B", None]))
             case 2 if table.advertisements:
                 table.remove_advertisement(random.choice(list(table.advertisements.values())))
             case 3 if table.subscriptions:
                 table.remove_subscription(random.choice(list(table.subscriptions.values())))
             case 4 if table.advertisements:
                 random.choice(list(table.advertisements.values())).last_hop = random.choice("AB")
+            case 5 if table.subscriptions:
+                entry = random.choice(list(table.subscriptions.values()))
+                table.turn_subscription(entry, random.choice(["A", "B", None]))
     rows, entries = table.advertisements.values(), table.subscriptions.values()
     assert len(rows) >= 5
     for entry in entries:
@@ -96,7 +100,14 @@ def test_after_any_history_the_table_equals_one_made_anew() -> None:
             assert entry.is_wanted_beyond(hop) == any(each != hop for each in hops)
     for x in range(-1, 7):
         found = [e for e in entries if matches(e.subscription.filter, {"x": x})]
-        assert sorted(table.routes.of({"x": x}).neighbours) == sorted({e.last_hop for e in found})
+        hops = {e.last_hop for e in found} - {None}
+        assert sorted(table.routes.of({"x": x}).neighbours) == sorted(hops)
+    for client in "xyz":
+        here = {e.id for e in entries if e.client == client and e.last_hop is None}
+        assert set(table.local(client)) == here
+    assert {(name, id) for name, ids in table.publishers.items() for id in ids} == {
+        (row.advertisement.publisher, row.advertisement.id) for row in rows
+    }
 
 
 def test_what_many_advertise_is_met_once() -> None:

@@ -227,9 +227,10 @@ class Relocation(AroundTree):
 
     def _advertised(self) -> set[ClientId]:
         """The publishers that the network has."""
-        return {row.advertisement.publisher for row in self.tables.advertisements.values()}
+        return set(self.tables.publishers)
 
     def _drop_gone(self, publishers: set[ClientId], out: list[Effect]) -> None:
         """Tell the tracer which of these the network does not have any more."""
-        for publisher in sorted(publishers - self._advertised()):
-            self.tracer.gone(publisher, out)
+        for publisher in sorted(publishers):
+            if publisher not in self.tables.publishers:
+                self.tracer.gone(publisher, out)

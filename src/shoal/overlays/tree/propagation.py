@@ -199,10 +199,9 @@ class Propagation:
         self, publisher: ClientId, out: list[Effect], but: Container[AdvertisementId] = ()
     ) -> None:
         """Undo all that a publisher advertised here, with exceptions."""
-        for row in list(self.tables.advertisements.values()):
-            advertisement = row.advertisement
-            if advertisement.publisher == publisher and advertisement.id not in but:
-                self.remove_advertisement(advertisement.id, None, out)
+        for id in tuple(self.tables.publishers.get(publisher, ())):
+            if id not in but:
+                self.remove_advertisement(id, None, out)
 
     def _flood(self, message: Message, but: tuple[BrokerId | None, ...], out: list[Effect]) -> None:
         out.extend(
@@ -295,9 +294,7 @@ class Propagation:
 
     def unsubscribe_all(self, client: ClientId, out: list[Effect]) -> None:
         """Undo all that a client subscribed to here."""
-        entries = self.tables.subscriptions.values()
-        ids = [entry.id for entry in entries if entry.client == client]
-        self.remove_subscriptions(ids, None, out)
+        self.remove_subscriptions(self.tables.local(client), None, out)
 
     def restate(
         self, hops: Iterable[BrokerId], ids: Iterable[SubscriptionId], out: list[Effect]
