@@ -6,6 +6,8 @@ import pytest
 
 from shoal.mqtt.codec.properties import Properties
 from shoal.mqtt.codec.reason_codes import ReasonCode
+from shoal.mqtt.federation.controls import Vacated
+from shoal.mqtt.sessions.session import Session
 from tests.mqtt.house import KEPT, will
 from tests.mqtt.network_house import Network
 
@@ -99,3 +101,30 @@ def test_a_broker_that_does_not_answer_is_not_the_only_one_asked(network: Networ
     network.after(20)
     assert left(network, "B1") == 0
     assert "c" in network["B2"].clients.sessions
+
+
+@pytest.mark.parametrize("count", [9, 10])
+def test_many_sessions_are_asked_for_in_turns(
+    network: Network, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """200,000 were 0.7 s in one turn; each is asked for once, and again if it stays."""
+    monkeypatch.setattr("shoal.mqtt.federation.evacuating.MOST_AT_ONCE", 3)
+    for number in range(count):
+        network["B1"].connect(f"c{number}", **KEPT).lose()
+    evacuating = network["B1"].clients.federation.evacuating
+    asked: list[str] = []
+
+    def vacated(session: Session, now_us: int) -> Vacated:
+        asked.append(session.client_id)
+        return said(session, now_us)
+
+    said = evacuating._vacated
+    monkeypatch.setattr(evacuating, "_vacated", vacated)
+    network.is_slow = True
+    evacuating.begin(lambda: ("B2", "B3"), network["B1"].now_us)
+    assert len(asked) == 3
+    network.after(1)
+    assert sorted(asked) == [f"c{number}" for number in range(count)]
+    network.is_slow = False
+    network.after(10)
+    assert left(network, "B1") == 0

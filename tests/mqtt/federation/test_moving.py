@@ -272,6 +272,33 @@ def test_a_broker_with_many_clients_is_drained_bit_by_bit(network: Network) -> N
     assert len(sent) == AT_ONCE
 
 
+def test_few_clients_among_many_sessions_are_found_in_turns(
+    network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All 200,000 sessions were looked at every 20 ms, for 29 ms each time."""
+    monkeypatch.setattr("shoal.mqtt.federation.moving.MOST_SEEN", 5)
+    for number in range(30):
+        client = network["B1"].connect(f"c{number}", **follower())
+        if number not in (7, 29):
+            client.lose()
+    looked: list[str] = []
+    here = Moving._here
+
+    def counted(self: Moving, client_id: str) -> Any:
+        looked.append(client_id)
+        return here(self, client_id)
+
+    monkeypatch.setattr(Moving, "_here", counted)
+    moving(network, "B1").drain(lambda: ("B3",), network["B1"].now_us)
+    network.after(0.03)
+    assert len(looked) <= 10
+    network.after(0.3)
+    assert [each for each in network["B1"].clients.sessions if each.outlet is not None] == []
+    late = network["B1"].open()
+    late.send(Connect("late"))
+    assert late.take()[0].reason_code is ReasonCode.USE_ANOTHER_SERVER
+
+
 def test_a_drained_broker_says_why_clients_are_still_there() -> None:
     network = connected("B1", "B2", maximum_connections=1)
     other = network["B2"].connect("other")

@@ -23,7 +23,7 @@ in, and hands over sessions whose clients are away (see `evacuating`).
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from shoal.model import BrokerId
@@ -48,6 +48,8 @@ LOOK_US = MICROSECONDS // 50
 DRAINING_US = MICROSECONDS // 2
 # Clients that are sent away at once: the others go on being served.
 AT_ONCE = 100
+# Sessions that are looked at for clients that must go, at once: some 2 ms.
+MOST_SEEN = 10_000
 # A broker that takes no clients for now is asked again after this.
 UNWELCOME_US = 5 * MICROSECONDS
 
@@ -109,8 +111,10 @@ class Moving:
         self._orders: dict[str, _Order] = {}
         # Orders for clients whose sessions are still coming here: given again until they are.
         self._coming: list[Callable[[int], None]] = []
-        # Who may come here, until when, and when each was moved.
-        self._promised: dict[str, tuple[int, tuple[int, ...]]] = {}
+        # Who may come here, until when, and when each was moved; in the order of that time.
+        self._promised: OrderedDict[str, tuple[int, tuple[int, ...]]] = OrderedDict()
+        # Whose sessions are still to be looked at, of those that must go.
+        self._left: Iterator[str] | None = None
         self._takers: Callable[[], Sequence[BrokerId]] = tuple
         self._asked = 0
         self._unwelcome: dict[BrokerId, int] = {}
@@ -198,7 +202,8 @@ class Moving:
         if self.is_draining:
             self._send_some_away(now_us)
         if self._orders or self._coming or self.is_draining:
-            wait_us = LOOK_US if self._orders or self._coming else DRAINING_US
+            is_soon = self._orders or self._coming or self._left is not None
+            wait_us = LOOK_US if is_soon else DRAINING_US
             self._timers.set((MOVING_TIMER, ()), now_us + wait_us)
 
     def _look_soon(self, now_us: int) -> None:
@@ -272,6 +277,7 @@ class Moving:
         if isinstance(control, Coming):
             problem = DRAINED if self.is_draining else self._full(now_us)
             if not problem:
+                self._promised.pop(control.client_id, None)
                 self._promised[control.client_id] = (now_us + MOVING_US, control.moved_us)
                 self._roaming.is_at(
                     control.client_id, control.broker, control.entered_us, control.user
@@ -292,9 +298,8 @@ class Moving:
 
     def promised(self, now_us: int) -> int:
         """How many clients may come that have not."""
-        self._promised = {
-            name: promise for name, promise in self._promised.items() if promise[0] > now_us
-        }
+        while self._promised and next(iter(self._promised.values()))[0] <= now_us:
+            self._promised.popitem(last=False)
         return len(self._promised)
 
     def entered(self, session: Session) -> None:
@@ -307,7 +312,7 @@ class Moving:
 
     def drain(self, takers: Callable[[], Sequence[BrokerId]], now_us: int) -> None:
         """Send all clients away and take nobody in; `takers` may be given them, best first."""
-        self.is_draining, self._takers, self.problem = True, takers, ""
+        self.is_draining, self._takers, self.problem, self._left = True, takers, "", None
         self._evacuating.begin(takers, now_us)
         self._look_soon(now_us)
 
@@ -332,21 +337,28 @@ class Moving:
                 yield taker
 
     def _send_some_away(self, now_us: int) -> None:
-        for session in list(self._sessions):
+        """Of all clients in turn, and again until nobody is here."""
+        if self._left is None:
+            self._left = iter(self._sessions.client_ids())
+        for _ in range(MOST_SEEN):
             if len(self._orders) >= AT_ONCE:
                 return
-            connection = session.outlet.connection if session.outlet is not None else None
-            if connection is None or session.client_id in self._orders:
-                continue
-            taker = next(self._next_takers(connection.credentials.listener, now_us), None)
-            if not connection.follows:
-                self._let_go(session, connection, taker, now_us)
-            elif taker is not None:
-                self._ask(session.client_id, taker, DRAINED, now_us, self._said)
-            elif not self.problem:
-                self.problem = (
-                    f"no broker is known with a listener {connection.credentials.listener}"
-                )
+            client_id = next(self._left, None)
+            if client_id is None:
+                self._left = None
+                return
+            session, connection = self._here(client_id)
+            if session is not None and connection is not None and client_id not in self._orders:
+                self._send_away(session, connection, now_us)
+
+    def _send_away(self, session: Session, connection: ClientConnection, now_us: int) -> None:
+        taker = next(self._next_takers(connection.credentials.listener, now_us), None)
+        if not connection.follows:
+            self._let_go(session, connection, taker, now_us)
+        elif taker is not None:
+            self._ask(session.client_id, taker, DRAINED, now_us, self._said)
+        elif not self.problem:
+            self.problem = f"no broker is known with a listener {connection.credentials.listener}"
 
     def _let_go(
         self,

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator
 from heapq import heappop, heappush
+from math import inf
 
 MINUTE_US = 2**26
 
@@ -26,6 +27,8 @@ class Expiring:
         self._topics: dict[int, OrderedDict[str, None]] = {}
         # Each minute that has topics, or had some, once.
         self._minutes: list[int] = []
+        # When the first of them is over; never, if there is none.
+        self.due_us: float = inf
 
     def add(self, topic: str, expires_us: int) -> None:
         """Its message expires then."""
@@ -34,6 +37,7 @@ class Expiring:
         if topics is None:
             topics = self._topics[minute] = OrderedDict()
             heappush(self._minutes, minute)
+            self.due_us = (self._minutes[0] + 1) * MINUTE_US
         topics[topic] = None
 
     def discard(self, topic: str, expires_us: int) -> None:
@@ -44,10 +48,11 @@ class Expiring:
 
     def take(self, now_us: int, most: int) -> Iterator[str]:
         """Some of those whose minute is over, the first to expire first; they are here no more."""
-        while self._minutes and most and (self._minutes[0] + 1) * MINUTE_US <= now_us:
+        while most and self.due_us <= now_us:
             topics = self._topics[self._minutes[0]]
             if topics:
                 most -= 1
                 yield topics.popitem(last=False)[0]
             else:
                 del self._topics[heappop(self._minutes)]
+                self.due_us = (self._minutes[0] + 1) * MINUTE_US if self._minutes else inf

@@ -83,9 +83,8 @@ class RetainedStore:
         that have expired by `now_us` make room.
         """
         topic = message.topic
-        self._drop_expired(now_us, DROPPED_EACH)
-        if not self._has_room(message):
-            self._drop_expired(now_us, MOST_DROPPED)
+        if self._expiring.due_us <= now_us:
+            self._drop_expired(now_us, DROPPED_EACH if self._has_room(message) else MOST_DROPPED)
         known = self.last(topic)
         if known is not None and _age(message) < _age(known):
             return True
@@ -101,7 +100,8 @@ class RetainedStore:
             return False
         if replaced is not None:
             self._leave(replaced)
-        self._forget_removal(topic)
+        elif self._removals:
+            self._forget_removal(topic)
         self._messages[topic] = message
         self._bytes += message.size
         if message.expires_us is not None:
