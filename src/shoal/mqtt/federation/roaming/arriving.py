@@ -196,6 +196,9 @@ class Arriving:
         for outgoing in waiting.read_on(now_us):
             move.note(outgoing.message.key)
             session.restore(outgoing)
+        move.known.update(filling.came)
+        if session.had is not None:
+            session.had.fill_all(filling.came)
         for outgoing in rest:
             key = outgoing.message.key
             if key is None or key not in move.known:

@@ -66,7 +66,7 @@ class Waiting:
         return False
 
     def read_on(self, now_us: int) -> list[Outgoing]:
-        """The rest; all messages that have come for it."""
+        """The rest; messages that have come for it and are not in the session."""
         assert self.filling is not None
         self.filling.take(self._read(len(self._unread)), now_us)
         return self.filling.read
