@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from shoal.mqtt.connection.connection import Connection
 from shoal.mqtt.federation.federation import Federation
+from shoal.mqtt.federation.roaming.fetching import WAITING_TIMER
+from shoal.mqtt.federation.roaming.questions import ASKING_TIMER
 from shoal.mqtt.renewing import RENEWING_TIMER, Renewing
 from shoal.mqtt.sessions.delivering.patience import PATIENCE_TIMER
 from shoal.mqtt.sessions.sessions import SESSION_TIMER, WILL_TIMER, Sessions
@@ -17,6 +19,8 @@ from shoal.mqtt.timers import SILENCE_TIMER, Timers
 # that are taken back, a session as much as several, is done in one go.
 TIMERS_WORK = 300
 SESSION_WORK = 6
+# A client that waits for its session in vain is refused; and some ask for theirs again.
+WAITING_WORK = {WAITING_TIMER: 4, ASKING_TIMER: 100}
 # And so much of what waits for clients is sent in one go, with what it takes to look for it.
 MOST_SENT, LEAST_SENT = 2_000, 50
 
@@ -84,6 +88,7 @@ class Due:
                 case (str(kind),) if kind == RENEWING_TIMER:
                     self._renewing.due(now_us)
                 case (str(kind), about) if self._federation is not None:
+                    left -= WAITING_WORK.get(kind, 0)
                     self._federation.due(kind, about, now_us)
                 case _:
                     self._system_topics.due(now_us)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
+from shoal.mqtt.codec.packets import Connect, Subscribe, SubscriptionRequest
+from shoal.mqtt.codec.properties import Properties
 from shoal.mqtt.memory import journal as journals
 from shoal.mqtt.memory.journal import Journal
 from shoal.mqtt.memory.journal_records import CamePut, read_records
+from tests.mqtt.backlogs import counted_again
 from tests.mqtt.federation.roaming.test_filling import MANY, asks, comes, settle, step
 from tests.mqtt.house import KEPT
 from tests.mqtt.network_house import Network, Site
@@ -64,6 +68,108 @@ def test_what_was_written_for_a_session_that_does_not_come_is_forgotten() -> Non
     new.lose()
     settle(brokers)
     assert not journal(brokers["B2"])._prepared
+
+
+def waits_for(brokers: Network, count: int) -> None:
+    """A client of B1 that is away, and has messages waiting."""
+    old = brokers["B1"].connect("c", **KEPT)
+    old.send(Subscribe(1, (SubscriptionRequest("a", qos=1),)))
+    old.lose()
+    publisher = brokers["B1"].connect("p")
+    for number in range(count):
+        publisher.publish("a", b"%d" % number, qos=1)
+
+
+def test_the_messages_of_a_session_that_comes_are_written_bit_by_bit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All were in the turn in which the client was let in: 10,000 took 40 ms."""
+    monkeypatch.setattr("shoal.mqtt.federation.roaming.moves.ITEMS_AT_ONCE", 50)
+    brokers, memory = remembering()
+    waits_for(brokers, 500)
+    written = most = 0
+    item = Journal.item
+
+    def counted(self: Journal, *about: Any) -> None:
+        nonlocal written
+        written += self is journal(brokers["B2"])
+        item(self, *about)
+
+    monkeypatch.setattr(Journal, "item", counted)
+    properties = Properties(session_expiry_interval_s=1_000, receive_maximum=1)
+    new = brokers["B2"].open()
+    new.send(Connect(client_id="c", clean_start=False, properties=properties))
+    while not new.take():
+        written = 0
+        step(brokers["B2"])
+        most = max(most, written)
+    assert 0 < most <= 50 + 1
+    assert not journal(brokers["B2"])._prepared_items
+    memory.restart("B2")
+    back = brokers["B2"].connect("c", **KEPT)
+    assert back.take_payloads() == [b"%d" % number for number in range(500)]
+    assert brokers["B2"].clients.backlog.bytes == counted_again(brokers["B2"].clients)
+
+
+def test_messages_of_a_session_that_does_not_come_are_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("shoal.mqtt.federation.roaming.moves.ITEMS_AT_ONCE", 50)
+    brokers, _ = remembering()
+    waits_for(brokers, 500)
+    new = comes(brokers["B2"])
+    clients = brokers["B2"].clients
+    while not journal(brokers["B2"])._prepared_items:
+        step(brokers["B2"])
+    assert clients.backlog.bytes
+    new.lose()
+    settle(brokers)
+    assert not journal(brokers["B2"])._prepared_items
+    assert not clients.backlog.bytes
+    back = brokers["B1"].connect("c", **KEPT)
+    assert back.take_payloads() == [b"%d" % number for number in range(500)]
+
+
+def test_what_a_session_cannot_keep_where_it_comes_is_not_written_there() -> None:
+    brokers, memory = remembering()
+    waits_for(brokers, 50)
+    site = brokers["B2"]
+    site.clients.sessions.limits = msgspec.structs.replace(
+        site.clients.limits, maximum_queued_messages=20
+    )
+    properties = Properties(session_expiry_interval_s=1_000, receive_maximum=1)
+    new = site.open()
+    new.send(Connect(client_id="c", clean_start=False, properties=properties))
+    settle(brokers)
+    assert site.clients.sessions["c"].dropped == 30
+    new.lose()
+    memory.restart("B2")
+    back = site.connect("c", **KEPT)
+    assert back.take_payloads() == [b"%d" % number for number in range(20)]
+
+
+def test_a_session_that_comes_back_while_its_copy_is_here_counts_once() -> None:
+    """The user's share has room for it once."""
+    brokers, memory = remembering()
+    waits_for(brokers, 300)
+    step_us = 300_000
+    new = comes(brokers["B2"])
+    while not new.take():
+        step(brokers["B2"])
+    new.lose()
+    # B1 has it still: it has not heard that all is there.
+    assert "c" in brokers["B1"].clients.sessions
+    back = comes(brokers["B1"])
+    for site in brokers.sites.values():
+        site.now_us += step_us
+    settle(brokers)
+    found = back.take()
+    assert found[0].session_present
+    assert len(found) == 1 + 300
+    assert brokers["B1"].clients.backlog.bytes == counted_again(brokers["B1"].clients)
+    memory.restart("B1")
+    again = brokers["B1"].connect("c", **KEPT)
+    assert len(again.take_payloads()) == 300
 
 
 def test_what_a_session_has_got_while_it_comes_is_said_again_in_parts() -> None:

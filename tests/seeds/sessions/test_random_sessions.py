@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from shoal.mqtt.federation import handing
+from shoal.mqtt.federation.roaming import moves
 from tests.seeds.sessions.random_sessions import RESTLESS, Life, play
 
 
@@ -34,6 +36,14 @@ def test_more_brokers(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_what_others_want_is_covered_now_and_then(seed: int) -> None:
     play(seed, dabblers=3)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_turns_in_which_little_is_done(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a session had, and what was held back for it, goes and comes a message at a time."""
+    monkeypatch.setattr(handing, "MOST_AT_ONCE", 1)
+    monkeypatch.setattr(moves, "ITEMS_AT_ONCE", 1)
+    play(seed, RESTLESS)
 
 
 @pytest.mark.parametrize("seed", [105, 429, 566])

@@ -37,6 +37,7 @@ from shoal.mqtt.federation.granting import ADVERTISING_PATIENCE_US, GRANTING_TIM
 from shoal.mqtt.federation.handing import HANDING_TIMER
 from shoal.mqtt.federation.joining import Joining
 from shoal.mqtt.federation.moving import MOVING_TIMER, Moving
+from shoal.mqtt.federation.roaming.arriving import RELEASING_TIMER
 from shoal.mqtt.federation.roaming.giving import SAYING_TIMER
 from shoal.mqtt.federation.roaming.roaming import Roaming
 from shoal.mqtt.federation.roaming.starting import SOUGHT_TIMER, STARTING_TIMER
@@ -183,6 +184,8 @@ class Federation:
                 self.roaming.listing.go_on(now_us)
             case () if kind == SAYING_TIMER:
                 self.roaming.giving.go_on(now_us)
+            case () if kind == RELEASING_TIMER:
+                self.roaming.arriving.go_on(now_us)
             case () if kind == UNCOVERING_TIMER:
                 self._take_leave(now_us)
             case () if kind == MOVING_TIMER:

@@ -6,8 +6,10 @@ of them to who joins, a few at a time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from bisect import bisect_right
+from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import suppress
+from itertools import accumulate
 from typing import NamedTuple
 
 from shoal.matching import TopicError, TopicIndex
@@ -32,6 +34,18 @@ class Count(NamedTuple):
     total: int
 
 
+class _Turns:
+    """The brokers of a group in their order, and up to which turn it is each one's."""
+
+    __slots__ = ("brokers", "counts", "present", "total")
+
+    def __init__(self, counts: Mapping[BrokerId, Count]) -> None:
+        self.brokers = sorted(counts)
+        self.counts = [counts[broker] for broker in self.brokers]
+        self.present = list(accumulate(count.present for count in self.counts))
+        self.total = list(accumulate(count.total for count in self.counts))
+
+
 class Membership:
     """What one broker knows of all groups.
 
@@ -54,6 +68,8 @@ class Membership:
         self._tell_soon = tell_soon
         # What each broker has told of each group, and what the group asks for.
         self._counts: dict[GroupName, dict[BrokerId, Count]] = {}
+        # Of groups that were chosen of since that changed.
+        self._turns: dict[GroupName, _Turns] = {}
         self._groups = TopicIndex()
         self._dirty: dict[GroupName, ClientSubscription] = {}
         subscriptions.at_change = self._changed
@@ -65,6 +81,36 @@ class Membership:
     def of(self, name: GroupName) -> Mapping[BrokerId, Count]:
         """The brokers that have members of a group."""
         return self._counts.get(name, {})
+
+    def choose(
+        self,
+        name: GroupName,
+        number: int,
+        tried: Container[tuple[BrokerId, bool]] = (),
+        *,
+        is_any: bool,
+    ) -> BrokerId | None:
+        """The broker whose turn it is with this number, by how many members each has.
+
+        Connected ones count, or with `is_any` all; not of those that were tried.
+        """
+        turns = self._turns.get(name)
+        if turns is None:
+            counts = self.of(name)
+            if not counts:
+                return None
+            turns = self._turns[name] = _Turns(counts)
+        up_to = turns.total if is_any else turns.present
+        if tried:
+            up_to = list(
+                accumulate(
+                    0 if (broker, is_any) in tried else count.total if is_any else count.present
+                    for broker, count in zip(turns.brokers, turns.counts, strict=True)
+                )
+            )
+        if not up_to[-1]:
+            return None
+        return turns.brokers[bisect_right(up_to, number % up_to[-1])]
 
     def wanting(self, message: Message, names: list[GroupName]) -> Iterator[int]:
         """Find the groups that a message is for, bit by bit: they come to these names.
@@ -131,6 +177,7 @@ class Membership:
         if name in self._groups:
             count = Count(members.from_us, members.present, members.total)
             self._counts.setdefault(name, {})[members.broker] = count
+            self._turns.pop(name, None)
             if known is None or known[1:] != count[1:]:
                 self._remember(name, members.broker, count, members.where)
 
@@ -138,6 +185,7 @@ class Membership:
         """A broker has no members of a group."""
         counts = self._counts.get(name, {})
         if counts.pop(broker, None) is not None:
+            self._turns.pop(name, None)
             self._remember(name, broker, Count(0, 0, 0), "")
             if not counts:
                 del self._counts[name]
@@ -148,6 +196,7 @@ class Membership:
         count = self.of(name).get(broker)
         if count is not None:
             self._counts[name][broker] = count._replace(present=0)
+            self._turns.pop(name, None)
 
     # --- what is written down -----------------------------------------------------------------
 

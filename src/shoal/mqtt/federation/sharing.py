@@ -17,7 +17,7 @@ so what may come twice, at QoS 1, does not wait for it where somebody else would
 | publisher's | Took | done; or chooses another that has not had it |
 | publisher's | Shared was settled, a second over, no word | Shared, again |
 | publisher's | the same, TOOK_US over since it was first handed to that broker | chooses another |
-| publisher's | at QoS 1, PATIENCE_US over without a word | chooses another, if there is one |
+| publisher's | at QoS 1, each PATIENCE_US without a word | chooses another, if there is one |
 | publisher's | has chosen all | done, there is no subscriber |
 | publisher's | killed and started again | asks the same, for what is published again |
 | publisher's | nothing is open any more | tells those that it has asked: `Closed` |
@@ -29,7 +29,7 @@ Source: MQTT Version 5.0, section 4.8.2.
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Iterator
 from zlib import crc32
 
@@ -46,7 +46,8 @@ from shoal.mqtt.federation.controls import (
 from shoal.mqtt.federation.handing import Handing, copy_work
 from shoal.mqtt.federation.membership import Membership
 from shoal.mqtt.federation.said import message_of, shared_of
-from shoal.mqtt.federation.taking import Key, Taking
+from shoal.mqtt.federation.shares import PATIENCE_US, Share, Shares, key_of
+from shoal.mqtt.federation.taking import Taking
 from shoal.mqtt.limits import MICROSECONDS
 from shoal.mqtt.memory.journal import Journal
 from shoal.mqtt.memory.journal_records import AnswerPut, ClosedPut, GroupPut
@@ -57,8 +58,6 @@ from shoal.mqtt.timers import Timers
 
 # An answer may be kept by a neighbour for a broker that is away, as long as that is waited for.
 TOOK_US = 60 * MICROSECONDS
-# Who has not answered by then, about what may come twice, is waited for no more.
-PATIENCE_US = 5 * MICROSECONDS
 # A broker that has started does not know yet who is in a group.
 START_US = 12 * MICROSECONDS
 # How often what is open is looked at.
@@ -71,25 +70,10 @@ _ALL = ""
 # Of more groups it is found out bit by bit which a message is for; so many places of their topic
 # filters are looked at in the time in which it is handed to one.
 MANY_GROUPS, PLACES_PER_WORK = 5_000, 20
+# What is open and not late: so many are looked at in that time.
+LOOKED_PER_WORK = 20
 # A message's groups are said as one; of so many they are not said again for each answer.
 _SEVERAL = 20
-
-
-class _Share:
-    """A message for a group, until a member has it."""
-
-    __slots__ = ("group", "handed_us", "is_any", "message", "settled_us", "target", "tried")
-
-    def __init__(self, message: Message, group: GroupName) -> None:
-        self.message = message
-        self.group = group
-        self.target: BrokerId | None = None
-        self.is_any = True
-        # Asked for a connected member, and for any.
-        self.tried: set[tuple[BrokerId, bool]] = set()
-        # When it was handed to the chosen one, and when that one must have it.
-        self.handed_us = 0
-        self.settled_us: int | None = None
 
 
 class Sharing:
@@ -118,8 +102,7 @@ class Sharing:
         self._started_us = now_us
         self._now_us = now_us
         self.membership = Membership(broker_id, door, subscriptions, told, self._tell_soon)
-        # In the order of their numbers.
-        self._open: OrderedDict[tuple[Key, GroupName], _Share] = OrderedDict()
+        self._open = Shares()
         # Who was asked since all were told that nothing is open; and above what nothing was.
         self._asked: set[BrokerId] = set()
         self._last = 0
@@ -217,43 +200,35 @@ class Sharing:
                 self._choose(share, self.handing.now_us)
             is_here = share.target in (None, self._broker_id)
             yield 1 if is_here else copy_work(message.size)
-        self._done(self._open[_key(message), _ALL])
+        chosen = self._open.get(key_of(message), _ALL)
+        assert chosen is not None
+        self._done(chosen)
 
-    def _begin(self, message: Message, name: GroupName) -> _Share:
-        key = _key(message)
-        share = self._open[key, name] = _Share(message, name)
-        self._last = max(self._last, key[1])
-        self._door.keep_back(key[1])
-        return share
+    def _begin(self, message: Message, name: GroupName) -> Share:
+        _, number = key_of(message)
+        self._last = max(self._last, number)
+        self._door.keep_back(number)
+        return self._open.begin(message, name)
 
-    def _choose(self, share: _Share, now_us: int) -> None:
+    def _choose(self, share: Share, now_us: int) -> None:
         """Hand it to one whose turn it is, of those who have not had it."""
-        counts = self.membership.of(share.group)
+        number = crc32(repr(share.message.key).encode())
         for is_any in (False, True):
-            weights = [
-                (broker, count.total if is_any else count.present)
-                for broker, count in sorted(counts.items())
-                if (broker, is_any) not in share.tried
-            ]
-            total = sum(weight for _, weight in weights)
-            if total:
-                turn = _turn(share.message, total)
-                for broker, weight in weights:
-                    turn -= weight
-                    if turn < 0:
-                        share.tried.add((broker, is_any))
-                        self._hand(share, broker, now_us, is_any=is_any)
-                        return
+            broker = self.membership.choose(share.group, number, share.tried, is_any=is_any)
+            if broker is not None:
+                share.tried.add((broker, is_any))
+                self._hand(share, broker, now_us, is_any=is_any)
+                return
         if not share.tried and now_us < self._started_us + START_US:
-            share.target, share.settled_us = None, now_us
+            share.target = None
+            self._open.settled(share, now_us)
             self._check_soon(now_us)
         else:
             self._done(share)
 
-    def _hand(self, share: _Share, broker: BrokerId, now_us: int, *, is_any: bool = True) -> None:
+    def _hand(self, share: Share, broker: BrokerId, now_us: int, *, is_any: bool = True) -> None:
         message = share.message
-        share.target, share.is_any = broker, is_any
-        share.handed_us, share.settled_us = now_us, None
+        self._open.handed(share, broker, is_any=is_any, now_us=now_us)
         if broker == self._broker_id:
             self._take_here(share, now_us)
             return
@@ -262,12 +237,12 @@ class Sharing:
         if not message.qos:
             self._done(share)
 
-    def _take_here(self, share: _Share, now_us: int) -> None:
+    def _take_here(self, share: Share, now_us: int) -> None:
         own = self._broker_id
         took = self._take(own, share.group, share.message, now_us, is_any=share.is_any)
         if took is None:
             self._note(share.message, share.group, self._broker_id)
-            share.settled_us = now_us
+            self._open.settled(share, now_us)
             self._check_soon(now_us)
         elif took:
             self._done(share)
@@ -282,7 +257,7 @@ class Sharing:
                 del shares[name]
             else:
                 shares[name] = broker
-            self._to_note[_key(message)[1]] = None
+            self._to_note[key_of(message)[1]] = None
 
     def _write_notes(self) -> None:
         """Say of which messages something was noted."""
@@ -290,38 +265,35 @@ class Sharing:
         for number in to_note:
             self._door.note(number)
 
-    def _ask(self, share: _Share, broker: BrokerId, now_us: int) -> None:
-        (_, first), _ = next(iter(self._open))
+    def _ask(self, share: Share, broker: BrokerId, now_us: int) -> None:
         control = shared_of(
             share.group,
             self._broker_id,
             share.message,
             now_us,
             is_any=share.is_any,
-            open_from=first,
+            open_from=self._open.first,
         )
         if share.message.qos:
             self._asked.add(broker)
 
         def settled(_: int) -> None:
-            share.settled_us = self._now_us
+            self._open.settled(share, self._now_us)
 
         self._door.notice(self._say(broker, control, now_us), settled)
         self._check_soon(now_us)
 
-    def _done(self, share: _Share) -> None:
-        key = _key(share.message)
-        del self._open[key, share.group]
+    def _done(self, share: Share) -> None:
+        self._open.done(share)
         self._note(share.message, share.group, None)
-        self._door.let_go(key[1])
+        self._door.let_go(key_of(share.message)[1])
 
     def _check(self, now_us: int) -> None:
         """See to shares that nobody answers for."""
         self._now_us = now_us
         self._is_checking = False
         if not self.handing.is_on:
-            late = [each for each in self._open.values() if self._is_late(each, now_us)]
-            self.handing.take(self._look_after(late), now_us)
+            self.handing.take(self._look_after(now_us), now_us)
             self._write_notes()
         if self._open:
             self._check_soon(now_us)
@@ -330,36 +302,34 @@ class Sharing:
             for broker in sorted(asked):
                 self._say(broker, Closed(self._broker_id, self._last + 1), now_us)
 
-    def _is_late(self, share: _Share, now_us: int) -> bool:
-        """Whether to ask again, or another."""
-        if share.settled_us is not None and now_us > share.settled_us:
-            return True
-        return self._is_too_late(share, now_us)
-
-    def _is_too_late(self, share: _Share, now_us: int) -> bool:
+    def _is_too_late(self, share: Share, now_us: int) -> bool:
         """Whether who was chosen is waited for no more, as it may come twice."""
         is_late = now_us >= share.handed_us + PATIENCE_US
         return is_late and share.message.qos == 1 and self._has_others(share)
 
-    def _look_after(self, late: list[_Share]) -> Iterator[int]:
-        """Ask again, or another, where there is no answer yet."""
-        for share in late:
+    def _look_after(self, since_us: int) -> Iterator[int]:
+        """Ask again, or another, where there is no answer yet; of what is late since then."""
+        for share in self._open.unanswered(since_us):
             now_us = self.handing.now_us
-            if (_key(share.message), share.group) not in self._open:
-                continue
             if self._is_too_late(share, now_us):
                 self._choose(share, now_us)
-            elif share.settled_us is not None:
-                share.settled_us = None
+            else:
+                self._open.under_way(share)
                 self._see_to(share, now_us)
             yield copy_work(share.message.size)
+        for looked, share in enumerate(self._open.patient(since_us)):
+            if self._is_too_late(share, self.handing.now_us):
+                self._choose(share, self.handing.now_us)
+                yield copy_work(share.message.size)
+            elif looked % LOOKED_PER_WORK == 0:
+                yield 1
 
     def _check_soon(self, now_us: int) -> None:
         if not self._is_checking:
             self._is_checking = True
             self._timers.set((SHARING_TIMER, _CHECK), now_us + CHECK_US)
 
-    def _see_to(self, share: _Share, now_us: int) -> None:
+    def _see_to(self, share: Share, now_us: int) -> None:
         """Who was chosen must have it, and says nothing."""
         if share.target is None:
             self._choose(share, now_us)
@@ -371,7 +341,7 @@ class Sharing:
         else:  # it was killed before it answered, or what it said is under way
             self._ask(share, share.target, now_us)
 
-    def _has_others(self, share: _Share) -> bool:
+    def _has_others(self, share: Share) -> bool:
         """Whether somebody else might take it."""
         return share.target is not None and any(
             broker != share.target and not share.tried & {(broker, False), (broker, True)}
@@ -396,7 +366,7 @@ class Sharing:
             case Closed(broker, open_from):
                 self.taking.close(broker, open_from)
             case Took(broker, name, key, took, is_any):
-                share = self._open.get((key, name))
+                share = self._open.get(key, name)
                 if share is not None and share.target == broker:
                     if took:
                         self._done(share)
@@ -417,7 +387,7 @@ class Sharing:
         self, asking: BrokerId, name: GroupName, message: Message, now_us: int, *, is_any: bool
     ) -> bool | None:
         """Give a message to a member here; whether there is one, None if that is not known yet."""
-        key = _key(message)
+        key = key_of(message)
         known = self.taking.answer(asking, key, name, is_any=is_any)
         if known is not None:
             return known
@@ -435,12 +405,3 @@ def _noted(message: Message, names: list[GroupName]) -> dict[GroupName, BrokerId
     """The groups that a message is for, nobody chosen."""
     message.shares = dict.fromkeys(names, "") if names else None
     return dict.fromkeys(names, "")
-
-
-def _key(message: Message) -> Key:
-    assert message.key is not None
-    return message.key
-
-
-def _turn(message: Message, count: int) -> int:
-    return crc32(repr(message.key).encode()) % count

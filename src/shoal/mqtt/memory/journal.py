@@ -90,6 +90,8 @@ class Journal:
         self._records: list[Record | msgspec.Raw] = []
         # Of sessions that are being filled: the records of their subscriptions, already written.
         self._prepared: dict[Session, list[msgspec.Raw]] = {}
+        # And those of their messages.
+        self._prepared_items: dict[Session, dict[Outgoing, list[msgspec.Raw]]] = {}
         self._last_serial = last_serial
         self._last_message = last_message
         # Goes up when all is restated: messages written before must be written again.
@@ -133,9 +135,18 @@ class Journal:
         put = SubscriptionPut(session.client_id, row_of(subscription))
         self._prepared.setdefault(session, []).append(msgspec.Raw(encode_record(put)))
 
+    def prepare_item(self, session: Session, outgoing: Outgoing) -> None:
+        """As `prepare`, what will be on its way to the client."""
+        records, self._records = self._records, []
+        self.item(session, outgoing)
+        records, self._records = self._records, records
+        prepared = self._prepared_items.setdefault(session, {})
+        prepared[outgoing] = [msgspec.Raw(encode_record(record)) for record in records]
+
     def is_not_coming(self, session: Session) -> None:
         """It will not be here after all."""
         self._prepared.pop(session, None)
+        self._prepared_items.pop(session, None)
 
     def left(self, session: Session, now_us: int) -> None:
         """The session's client is gone, the session stays."""
@@ -164,7 +175,7 @@ class Journal:
     def ended(self, session: Session) -> None:
         """The session is no more, or no longer here."""
         session.journal = None
-        self._prepared.pop(session, None)
+        self.is_not_coming(session)
         if session.is_remembered:
             session.is_remembered = False
             self._records.append(SessionEnd(session.client_id))
@@ -299,8 +310,11 @@ class Journal:
             for subscription in session.subscriptions.values():
                 self.subscribed(subscription)
         held = session.diversion.held if session.diversion is not None else ()
+        items = self._prepared_items.pop(session, {})
         for outgoing in (*session.on_its_way(), *held):
-            if outgoing.qos:
+            if outgoing in items:
+                self._records += items[outgoing]
+            elif outgoing.qos:
                 self.item(session, outgoing)
 
     def _put_received(self, session: Session, packet_id: int) -> int:

@@ -266,8 +266,8 @@ Record = (
 )
 
 _encoder = msgspec.msgpack.Encoder()
-encode_record: Callable[[Record], bytes] = _encoder.encode
 # Some of them may be written already.
+encode_record: Callable[[Record | msgspec.Raw], bytes] = _encoder.encode
 encode_records: Callable[[list[Record | msgspec.Raw]], bytes] = _encoder.encode
 # ValueError (msgspec's ValidationError or DecodeError) for anything else.
 read_records: Callable[[bytes], list[Record]] = msgspec.msgpack.Decoder(list[Record]).decode

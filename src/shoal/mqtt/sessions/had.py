@@ -17,7 +17,7 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from shoal.model import ClientId
@@ -95,6 +95,16 @@ class Had:
             else:
                 del self.gaps[stream]
         return bool(found)
+
+    def fill_all(self, keys: Iterable[tuple[ClientId, int]]) -> None:
+        """It has all of these now; most are of what it had not lacked."""
+        until: dict[ClientId, int] = {}
+        for stream, gaps in self.gaps.items():
+            publisher = stream.partition("\0")[0]
+            until[publisher] = max(until.get(publisher, -1), gaps[-1][1])
+        for key in keys:
+            if key[1] <= until.get(key[0], -1):
+                self.fill(key)
 
 
 def _without(number: int, ranges: Gaps) -> Iterator[tuple[int, int]]:

@@ -7,7 +7,7 @@ Source: MQTT Version 5.0, section 4.1.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from hashlib import blake2b
 from typing import NamedTuple, Protocol
 
@@ -52,7 +52,9 @@ class Diversion(Protocol):
     may_have_departed: bool
 
     known: dict[tuple[str, int], None]
-    held: list[Outgoing]
+
+    @property
+    def held(self) -> Collection[Outgoing]: ...
 
     def deliver(
         self, message: Message, qos: int, retain: bool, identifiers: tuple[int, ...], now_us: int
@@ -131,6 +133,8 @@ class Memory(Protocol):
     is_failing: bool
 
     def prepare(self, subscription: ClientSubscription) -> None: ...
+
+    def prepare_item(self, session: Session, outgoing: Outgoing) -> None: ...
 
     def is_not_coming(self, session: Session) -> None: ...
 

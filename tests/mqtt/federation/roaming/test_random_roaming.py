@@ -16,6 +16,7 @@ from shoal.mqtt.codec.packets import (
     Pubrel,
 )
 from shoal.mqtt.federation import handing
+from shoal.mqtt.federation.roaming import moves
 from tests.examples import examples
 from tests.mqtt.house import KEPT, Client
 from tests.mqtt.network_house import Network
@@ -86,6 +87,7 @@ def test_nothing_is_lost_doubled_or_out_of_order_on_the_way(
     goes where it is sent gets everything once, at QoS 1 too.
     """
     monkeypatch.setattr(handing, "MOST_AT_ONCE", at_once)
+    monkeypatch.setattr(moves, "ITEMS_AT_ONCE", at_once)
     roam(seed, is_told)
 
 

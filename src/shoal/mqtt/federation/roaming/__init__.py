@@ -4,7 +4,8 @@
 | --- | --- | --- |
 | new | client connects that nobody knows, just started | has it wait (see `starting`) |
 | new | client connects, session known elsewhere | Entered, asking for it → waiting |
-| new | ASK_AGAIN_US over, waiting | Entered, again |
+| new | ASK_AGAIN_US over, waiting, old was heard of since | Entered, again, to old |
+| new | ASK_AGAIN_US over, it was not | Entered, to all, of a few of those that wait for old |
 | new | SessionState, all of it | lets the client in → arriving |
 | new | SessionState, the client has hung up | Declined |
 | new | WAIT_US over, and no word | refuses the client; anew without a disk, or if old is silent |

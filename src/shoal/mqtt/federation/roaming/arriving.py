@@ -11,7 +11,8 @@ outlasts a kill: else the two would wait for each other.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Iterable, Iterator
 from functools import partial
 
 from shoal.model import BrokerId
@@ -24,6 +25,7 @@ from shoal.mqtt.federation.controls import (
     encode_control,
 )
 from shoal.mqtt.federation.granting import Granting
+from shoal.mqtt.federation.handing import Handing
 from shoal.mqtt.federation.roaming.moves import Latecomers, Loop, Move, SendItem, Waiting
 from shoal.mqtt.limits import MICROSECONDS
 from shoal.mqtt.memory.journal import Journal
@@ -48,6 +50,7 @@ LATE_TIMER = "late"
 SETTLING_TIMER = "settling"
 OPEN_TIMER = "open"
 SPREADING_TIMER = "spreading"
+RELEASING_TIMER = "releasing"
 
 
 class Arriving:
@@ -76,6 +79,9 @@ class Arriving:
         self._send_item = send_item
         self.journal: Journal | None = None
         self._moves: dict[Journey, Move] = {}
+        # What was held back is delivered in turns; and the journeys on which nothing more comes.
+        self._turns = Handing(timers, lambda: False, RELEASING_TIMER)
+        self._closing: set[Journey] = set()
         # Last words that are under way.
         self._said: set[Journey] = set()
         # Those that have arrived, and what may come for them once more.
@@ -124,7 +130,7 @@ class Arriving:
         """One of this module's timers."""
         move = self._moves.get(journey)
         if move is not None and kind == ARRIVING_TIMER:
-            move.arrive(now_us)
+            self._turns.take(self._release(move), now_us)
         elif move is not None and kind == SPREADING_TIMER:
             self._tell_groups(move, now_us)
             self._bid_farewells(move.session, now_us)
@@ -190,13 +196,16 @@ class Arriving:
         for outgoing in waiting.read_on(now_us):
             move.note(outgoing.message.key)
             session.restore(outgoing)
+        move.known.update(filling.came)
+        if session.had is not None:
+            session.had.fill_all(filling.came)
         for outgoing in rest:
             key = outgoing.message.key
             if key is None or key not in move.known:
                 move.note(key)
                 session.restore(outgoing)
         if given is not None:
-            held, given.held = given.held, []
+            held, given.held = given.held, deque()
             move.hold(held)
             for each in move.held:
                 each.serial = 0
@@ -323,14 +332,39 @@ class Arriving:
         if move is None:
             self._release_farewell(journey, now_us)
             return
-        move.arrive(now_us)
+        if journey not in self._closing:
+            self._closing.add(journey)
+            self._turns.take(self._close(move, journey), now_us)
+
+    def go_on(self, now_us: int) -> None:
+        """A turn."""
+        self._turns.go_on(now_us)
+
+    def _is_here(self, move: Move) -> bool:
+        session = move.session
+        is_arriving = move.arrival is not None and self._moves.get(move.arrival) is move
+        return is_arriving and self._sessions.get(session.client_id) is session
+
+    def _release(self, move: Move) -> Iterator[int]:
+        """Deliver what was held back, unless the session ends or goes meanwhile."""
+        while self._is_here(move):
+            move.release(self._turns.now_us)
+            yield 1
+            if not move.held:
+                return
+
+    def _close(self, move: Move, journey: Journey) -> Iterator[int]:
+        yield from self._release(move)
+        self._closing.discard(journey)
+        if not self._is_here(move):
+            return
         self.forget(move.session)
         move.session.may_publish()
         move.session.farewells = ()
         move.close()
         if move.known:
             self._late[journey] = (move.session, move.known)
-            self._timers.set((LATE_TIMER, journey), now_us + LATE_US)
+            self._timers.set((LATE_TIMER, journey), self._turns.now_us + LATE_US)
 
     def forget(self, session: Session) -> None:
         """A session has arrived, or has ended."""

@@ -1,9 +1,8 @@
 """Clients that wait here for their session, which another broker has.
 
-That broker is asked, and again, as the question may be lost on a link that is not yet there.  What
-is large, or comes over a slow link, is waited for as long as more of it comes.  A client is never
-told that its session is gone while a broker may have it: it is refused (0x88), and may try again,
-or start clean.
+That broker is asked, and again, as the question may be lost (see `questions`).  What is large, or
+comes over a slow link, is waited for as long as more of it comes.  A client is never told that its
+session is gone while a broker may have it: it is refused (0x88), and may try again, or start clean.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from shoal.model import BrokerId
 from shoal.mqtt.access import Admission
 from shoal.mqtt.codec.packets import Connect
 from shoal.mqtt.codec.reason_codes import ReasonCode
-from shoal.mqtt.door.network import EVERY_BROKER
 from shoal.mqtt.federation.controls import (
     Control,
     Entered,
@@ -26,6 +24,7 @@ from shoal.mqtt.federation.controls import (
 )
 from shoal.mqtt.federation.roaming.filling import Filling
 from shoal.mqtt.federation.roaming.moves import Waiting
+from shoal.mqtt.federation.roaming.questions import ASK_AGAIN_US, Questions
 from shoal.mqtt.federation.roaming.whereabouts.homes import Home
 from shoal.mqtt.limits import MICROSECONDS, Limits
 from shoal.mqtt.memory.journal import Journal
@@ -38,7 +37,6 @@ from shoal.mqtt.timers import SILENCE_TIMER, Timers
 WAIT_US = 2 * MICROSECONDS
 # Unless brokers remember: then one that is not there may be about to start again, with it.
 REMEMBERED_WAIT_US = 10 * MICROSECONDS
-ASK_AGAIN_US = MICROSECONDS // 2
 WAITING_TIMER = "waiting"
 
 
@@ -67,6 +65,7 @@ class Fetching:
         self._fill = fill
         self.journal: Journal | None = None
         self.waiting: dict[str, tuple[Journey, Waiting]] = {}
+        self.questions = Questions(timers, self._ask)
         # Those whose session has come; the first is being filled.
         self._filling: OrderedDict[Journey, None] = OrderedDict()
         # Brokers that were asked for a session in vain, since when; those heard of are not here.
@@ -92,6 +91,7 @@ class Fetching:
             until_us = min(now_us + REMEMBERED_WAIT_US, latest_us)
         waiting = Waiting(connection, admission, home.broker, now_us, until_us)
         self.waiting[journey[0]] = (journey, waiting)
+        self.questions.begin(journey[0], home.broker, now_us)
         self._timers.set((WAITING_TIMER, journey), now_us + ASK_AGAIN_US)
 
     def connects_again(
@@ -122,9 +122,10 @@ class Fetching:
         waiting = self._forget(journey[0])
         waiting.connection.disconnect(code, reason, now_us)
 
-    def heard_of(self, broker: BrokerId) -> None:
+    def heard_of(self, broker: BrokerId, now_us: int) -> None:
         """A broker is there."""
         self._silent.pop(broker, None)
+        self.questions.heard_of(broker, now_us)
 
     def hear(self, control: Item | SessionPart | SessionState, now_us: int) -> None:
         """Some of a session has come, for a client that may wait for it no more."""
@@ -132,11 +133,13 @@ class Fetching:
         current, waiting = self.waiting.get(journey[0], (None, None))
         if waiting is None or current != journey:
             return
-        self.heard_of(waiting.home)
+        self._silent.pop(waiting.home, None)
         waiting.heard_us = now_us
         state = waiting.take(control)
         if state is None or waiting.filling is not None:
             return
+        self.questions.end(journey[0], waiting.home)
+        self.questions.answered(waiting.home, now_us)
         if not state.exists:
             self._let_in(journey, waiting, now_us)
             return
@@ -176,26 +179,32 @@ class Fetching:
         self._come(journey, waiting, waiting.state, now_us)
 
     def due(self, journey: Journey, now_us: int) -> None:
-        """The session has not come: the question may have been lost on a link not yet there."""
-        client_id, at_us = journey
+        """The session has not come, or not all of it is filled."""
+        client_id, _ = journey
         _, waiting = self.waiting[client_id]
         if waiting.filling is not None:
             self._go_on(now_us)
             return
         if now_us - waiting.since_us >= WAIT_US:
             self._silent.setdefault(waiting.home, now_us)
-        if waiting.heard_us is not None and now_us - waiting.heard_us < WAIT_US:
+        is_coming = waiting.heard_us is not None and now_us - waiting.heard_us < WAIT_US
+        if is_coming:
             self._is_coming(waiting, now_us)
         if waiting.connection.is_closed:
             self._forget(client_id)
         elif now_us >= waiting.until_us or self._is_gone(waiting.home, now_us):
             self._wait_no_more(journey, waiting, now_us)
         else:
+            again_us = now_us + (ASK_AGAIN_US if is_coming else WAIT_US)
+            self._timers.set((WAITING_TIMER, journey), min(again_us, waiting.until_us))
+
+    def _ask(self, to: str, client_id: str, now_us: int) -> None:
+        """Ask a broker, or all, for the session of a client once more."""
+        (_, at_us), waiting = self.waiting[client_id]
+        if not waiting.connection.is_closed:
             user = waiting.admission.user
             question = Entered(client_id, self._broker_id, at_us, True, waiting.home, user)
-            self._say(EVERY_BROKER, question, now_us)
-            again_us = min(now_us + ASK_AGAIN_US, waiting.until_us)
-            self._timers.set((WAITING_TIMER, journey), again_us)
+            self._say(to, question, now_us)
 
     def _wait_no_more(self, journey: Journey, waiting: Waiting, now_us: int) -> None:
         """The broker that has the session does not answer."""
@@ -227,6 +236,7 @@ class Fetching:
     def _take_out(self, client_id: str) -> Waiting:
         journey, waiting = self.waiting.pop(client_id)
         self._timers.cancel((WAITING_TIMER, journey))
+        self.questions.end(client_id, waiting.home)
         if journey in self._filling:
             del self._filling[journey]
             if self._filling:  # perhaps it was that one's turn

@@ -1,8 +1,9 @@
 """A session that is not here yet: what has come of it is filed a bit at a time.
 
 A client may have 100,000 subscriptions, and each costs the broker machine some work, and some to
-write it for the disk; and each message that waits for it has to be read.  Until all are filed the
-session is nobody's, and on no disk; its client waits, and where it was they have it as before.
+write it for the disk; and so has each message that waits for it to be read, and written.  Until all
+are filed the session is nobody's, and on no disk; its client waits, and where it was they have it
+as before.
 What is published meanwhile comes from there: what these subscriptions match is dropped here.
 """
 
@@ -22,7 +23,7 @@ from shoal.mqtt.sessions.subscribed.rows import SubscriptionState, subscription_
 from shoal.mqtt.sessions.subscribed.subscriptions import Subscriptions
 
 # So many messages are read at once: some 10 ms.
-ITEMS_AT_ONCE = 1_000
+ITEMS_AT_ONCE = 600
 
 
 class Filling:
@@ -41,8 +42,13 @@ class Filling:
         self.session.give_to(user)
         self.session.diversion = Nobody()
         self.shared: list[ClientSubscription] = []
-        # What is on its way to the client, as it was where that was.
+        # What is on its way to the client, as it was where that was: it is in the session, with
+        # these keys.
+        self.came: dict[tuple[str, int], None] = {}
+        # But where an earlier copy of the session is here still, with the same messages: they would
+        # count twice.
         self.read: list[Outgoing] = []
+        self._is_back = client_id in sessions
         self._sessions = sessions
         self._subscriptions = subscriptions
         self._problems = problems
@@ -58,13 +64,21 @@ class Filling:
         return True
 
     def take(self, items: Iterable[Item], now_us: int) -> None:
-        """Read what waits for the client; it is in the session when that is here."""
+        """Read what waits for the client, and put it into the session."""
+        journal = self._sessions.journal
         for item in items:
             message = message_of(item, now_us)
             if message is not None:
                 outgoing = Outgoing(message, item.qos, item.retain, item.identifiers)
                 outgoing.packet_id, outgoing.released = item.packet_id, item.released
-                self.read.append(outgoing)
+                if journal is not None and item.qos:
+                    journal.prepare_item(self.session, outgoing)
+                if self._is_back:
+                    self.read.append(outgoing)
+                    continue
+                self.session.restore(outgoing)
+                if message.key is not None:
+                    self.came[message.key] = None
 
     def _file(self, row: SubscriptionState, permissions: Permissions) -> int:
         """File a subscription; how much work it was."""

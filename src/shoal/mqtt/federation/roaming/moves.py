@@ -66,7 +66,7 @@ class Waiting:
         return False
 
     def read_on(self, now_us: int) -> list[Outgoing]:
-        """The rest; all messages that have come for it."""
+        """The rest; messages that have come for it and are not in the session."""
         assert self.filling is not None
         self.filling.take(self._read(len(self._unread)), now_us)
         return self.filling.read
@@ -154,7 +154,9 @@ class Move:
         # from elsewhere are not `_own`.
         self.known: dict[tuple[str, int], None] = {}
         self._own: set[tuple[str, int]] = set()
-        self.held: list[Outgoing] = []
+        # What is held back; once it `is_holding` no more, it is released bit by bit.
+        self.held: deque[Outgoing] = deque()
+        self._held_bytes = 0
         # By the stamp of the journey on which late ones come; and which of those are held back.
         self.loops: dict[int, Loop] = {}
         self._late: set[tuple[str, int]] = set()
@@ -204,12 +206,28 @@ class Move:
         self, message: Message, qos: int, retain: bool, identifiers: tuple[int, ...], now_us: int
     ) -> None:
         """This broker got something for the session."""
-        if not self.is_holding:
+        if not (self.is_holding or self.held):
             self._pass_own(message, qos, retain, identifiers, now_us)
-        elif not qos and self.session.backlog.is_full:
+        elif message.key is not None and message.key in self._late:
+            return
+        elif not self._has_room(message) or (not qos and self.session.backlog.is_full):
             self.session.dropped += 1
-        elif message.key is None or message.key not in self._late:
+        else:
             self._hold_back(Outgoing(message, qos, retain, identifiers))
+
+    def _has_room(self, message: Message) -> bool:
+        """Whether so much may be held back as may wait for a client; what has come goes first."""
+        while self._is_full(message) and self.held and self._has_come(self.held[0].message.key):
+            self._take_held()
+        return not self._is_full(message)
+
+    def _is_full(self, message: Message) -> bool:
+        limits = self.session.limits
+        return (
+            len(self.held) >= limits.maximum_queued_messages
+            or self._held_bytes + message.size > limits.maximum_queued_bytes
+            or self.session.has_its_share
+        )
 
     def _hold_back(self, outgoing: Outgoing) -> None:
         outgoing.is_held = True
@@ -221,12 +239,23 @@ class Move:
         """Hold these back, too."""
         for outgoing in held:
             self.session.count_in(outgoing.message)
+            self._held_bytes += outgoing.message.size
             self.held.append(outgoing)
             if outgoing.message.key is not None:
                 self._held_keys.add(outgoing.message.key)
 
+    def _take_held(self) -> Outgoing:
+        outgoing = self.held.popleft()
+        self._held_bytes -= outgoing.message.size
+        self.session.count_out(outgoing.message)
+        if self.session.journal is not None:
+            self.session.journal.item_done(self.session, outgoing)
+        return outgoing
+
     def came(self, item: Item, now_us: int) -> None:
         """The broker where the session was sends something on."""
+        if not self.is_holding:
+            self._release_all(now_us)
         message = message_of(item, now_us)
         if message is None or (item.key is not None and item.key in self.known):
             return
@@ -242,13 +271,15 @@ class Move:
         elif message is not None and key not in loop.known:
             outgoing = Outgoing(message, item.qos, item.retain, item.identifiers)
             self._send_round(loop, outgoing, now_us)
-            if item.qos and key not in self._held_keys:
+            if item.qos and key not in self._held_keys and self._has_room(message):
                 self._late.add(key)
                 self._hold_back(outgoing)
 
     def all_came_late(self, at_us: int, now_us: int) -> None:
         """It has no more: what this broker got by itself comes next, and before what others got."""
         loop = self.loops.pop(at_us)
+        if not self.is_holding:
+            self._release_all(now_us)
         for outgoing in self.held:
             if outgoing.message.key is not None and outgoing.message.key not in loop.known:
                 self._send_round(loop, outgoing, now_us)
@@ -266,15 +297,17 @@ class Move:
             if self.session.journal is not None:
                 self.session.journal.came(self.session, (key,))
 
-    def arrive(self, now_us: int) -> None:
-        """Hold nothing back any more."""
+    def release(self, now_us: int) -> None:
+        """Hold the first one back no more; what comes meanwhile goes behind the last."""
         self.is_holding = False
-        held, self.held = self.held, []
-        for each in held:
-            self.session.count_out(each.message)
-            if self.session.journal is not None:
-                self.session.journal.item_done(self.session, each)
+        if self.held:
+            each = self._take_held()
             self._pass_own(each.message, each.qos, each.retain, each.identifiers, now_us)
+
+    def _release_all(self, now_us: int) -> None:
+        """What comes next would overtake them."""
+        while self.held:
+            self.release(now_us)
 
     def close(self) -> None:
         """All has come from where the session was."""
@@ -290,11 +323,15 @@ class Move:
         late = Latecomers(self.session, self.known) if self.known else None
         self.session.diversion = late
 
+    def _has_come(self, key: tuple[str, int] | None) -> bool:
+        """Whether the session has got it from elsewhere."""
+        return key is not None and key in self.known and key not in self._own
+
     def _pass_own(
         self, message: Message, qos: int, retain: bool, identifiers: tuple[int, ...], now_us: int
     ) -> None:
         key = message.key
-        if key is not None and key in self.known and key not in self._own:
+        if self._has_come(key):
             return
         if key is not None and self.arrival is not None:
             self._own.add(key)

@@ -50,6 +50,7 @@ from shoal.mqtt.federation.roaming.filling import Filling
 from shoal.mqtt.federation.roaming.giving import GIVING_TIMER, Giving
 from shoal.mqtt.federation.roaming.letting_go import LettingGo
 from shoal.mqtt.federation.roaming.moves import Move, Waiting
+from shoal.mqtt.federation.roaming.questions import ASKING_TIMER
 from shoal.mqtt.federation.roaming.receipts import Receipts
 from shoal.mqtt.federation.roaming.redirecting import REDIRECTED_TIMER, Redirecting
 from shoal.mqtt.federation.roaming.starting import Starting
@@ -212,7 +213,7 @@ class Roaming:
 
     def tell_clients(self, broker: str, now_us: int) -> None:
         """Say to a broker, or to all, which clients are here, as far as it is to know."""
-        self.fetching.heard_of(broker)
+        self.fetching.heard_of(broker, now_us)
         self.listing.tell(broker, now_us)
 
     def _own(self, client_id: str) -> Entered | None:
@@ -242,6 +243,8 @@ class Roaming:
         """One of this module's timers."""
         if kind == WAITING_TIMER:
             self.fetching.due(journey, now_us)
+        elif kind == ASKING_TIMER:
+            self.fetching.questions.due(journey[0], now_us)
         elif kind == GIVING_TIMER:
             self.giving.due(journey, now_us)
         elif kind == REDIRECTED_TIMER:
@@ -264,7 +267,7 @@ class Roaming:
     def hear(self, control: Control, now_us: int) -> None:
         """Another broker's MQTT side says something about a client."""
         if isinstance(control, Entered | Ended | Settling | Offer | Departed):
-            self.fetching.heard_of(control.broker)
+            self.fetching.heard_of(control.broker, now_us)
         match control:
             case Entered():
                 self._on_entered(control, now_us)
@@ -276,7 +279,7 @@ class Roaming:
                 for each in controls:
                     self.hear(each, now_us)
             case Several(controls):
-                self.fetching.heard_of(control.broker)
+                self.fetching.heard_of(control.broker, now_us)
                 for each in controls:
                     if isinstance(each, Entered):
                         self._on_entered(each, now_us, is_listed=True)

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import NamedTuple
 
 from shoal.model import BrokerId
@@ -40,7 +41,7 @@ from shoal.mqtt.timers import Timers
 START_US = 9 * MICROSECONDS
 # After so long somebody seems to be down: others may know who is there.
 SOUGHT_US = 2 * MICROSECONDS
-# So many clients that have waited come in before others have their turn.
+# So many clients that have waited come in, or are refused, before others have their turn.
 MOST_AT_ONCE = 100
 
 STARTING_TIMER = "starting"
@@ -83,7 +84,7 @@ class Starting:
         self._parts: dict[BrokerId, set[int]] = {}
         # Those who wait, by their names, in their order; and those who need not any longer.
         self._waiting: OrderedDict[str, _Unknown] = OrderedDict()
-        self._ready: dict[str, None] = {}
+        self._ready: OrderedDict[str, None] = OrderedDict()
         # Of whom nobody has been asked yet.
         self._unsought: dict[str, None] = {}
 
@@ -162,22 +163,23 @@ class Starting:
             return
         first = next(iter(self._waiting.values()))
         is_over = self._ready or not self.unheard(now_us)
-        self._timers.set((STARTING_TIMER, ()), now_us if is_over else first.until_us)
+        at_us = now_us if is_over else max(first.until_us, now_us)
+        self._timers.set((STARTING_TIMER, ()), at_us)
 
     def due(self, now_us: int) -> None:
         """All has been said, of some or of all, or it takes too long."""
-        if not self.unheard(now_us):
-            self._ready = dict.fromkeys(self._waiting)
-        for client_id in list(self._ready)[:MOST_AT_ONCE]:
-            del self._ready[client_id]
+        is_over = not self.unheard(now_us)
+        ready = self._waiting if is_over else self._ready
+        for client_id in tuple(islice(ready, MOST_AT_ONCE)):
+            self._ready.pop(client_id, None)
             waiting = self._waiting.pop(client_id)
             if not waiting.connection.is_closed:
                 self._come(waiting.connection, waiting.connect, waiting.admission, now_us)
-        for client_id, waiting in list(self._waiting.items()):
-            if waiting.until_us > now_us:
+        for client_id, waiting in tuple(islice(self._waiting.items(), MOST_AT_ONCE)):
+            if is_over or waiting.until_us > now_us:
                 break
             if client_id not in self._ready:
                 del self._waiting[client_id]
                 reason = "this broker has just started, and may not know of the client's session"
                 waiting.connection.disconnect(ReasonCode.SERVER_UNAVAILABLE, reason, now_us)
-        self._set_timer(now_us)
+        self._set_timer(now_us + 1)  # others have their turn before that

@@ -81,7 +81,7 @@ class Counted:
             self._share.leave(message)
 
     @property
-    def _has_its_share(self) -> bool:
+    def has_its_share(self) -> bool:
         """Whether nothing more may wait for this user."""
         share = self._share
         return share is not None and share.bytes >= self.limits.maximum_user_queued_bytes

@@ -119,7 +119,7 @@ class Delivery(Counted):
                 qos
                 and not (self._waiting or self._resend)
                 and len(self._inflight) < outlet.window
-                and (self._share is None or not self._has_its_share)
+                and (self._share is None or not self.has_its_share)
             ):
                 self.count_in(message)
                 self._send_new(Outgoing(message, qos, retain, identifiers), outlet, now_us)
@@ -356,7 +356,7 @@ class Delivery(Counted):
             len(self._waiting) >= self.limits.maximum_queued_messages
             or self._queued_bytes + size > self.limits.maximum_queued_bytes
             or (self.backlog.is_full and not outgoing.qos)
-            or self._has_its_share
+            or self.has_its_share
         ):
             self.dropped += 1
             return

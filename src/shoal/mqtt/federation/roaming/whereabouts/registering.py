@@ -15,25 +15,27 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable
 from hashlib import blake2b
+from heapq import nlargest
 
 from shoal.model import BrokerId
 from shoal.mqtt.federation.controls import Entered
 
 REGISTRARS = 2
+_DIGEST_BYTES = 8
 # What is known of the clients that were heard of longest ago is dropped beyond this.
 MOST_REGISTERED = 1_048_576
 
 
 def registrars(client_id: str, brokers: Iterable[BrokerId]) -> tuple[BrokerId, ...]:
     """Those of the brokers that know where the client is."""
-    weighed = blake2b(client_id.encode(), digest_size=8)
-
-    def weight(broker: BrokerId) -> tuple[bytes, BrokerId]:
-        copy = weighed.copy()
-        copy.update(b"\0" + broker.encode())
-        return copy.digest(), broker
-
-    return tuple(sorted(brokers, key=weight, reverse=True)[:REGISTRARS])
+    weighed = blake2b(client_id.encode() + b"\0", digest_size=_DIGEST_BYTES)
+    # With its name behind it, which is found again, and decides between equal ones.
+    weights = []
+    for broker in brokers:
+        name, copy = broker.encode(), weighed.copy()
+        copy.update(name)
+        weights.append(copy.digest() + name)
+    return tuple(each[_DIGEST_BYTES:].decode() for each in nlargest(REGISTRARS, weights))
 
 
 class Registry:
@@ -42,6 +44,8 @@ class Registry:
     def __init__(self) -> None:
         # By client where it entered last, when, and whose it is.
         self._known: OrderedDict[str, tuple[BrokerId, int, str]] = OrderedDict()
+        # Of each broker its clients.
+        self._clients: dict[BrokerId, set[str]] = {}
 
     def place(self, client_id: str) -> BrokerId | None:
         """Where a client is."""
@@ -50,20 +54,31 @@ class Registry:
 
     def put(self, control: Entered) -> None:
         """A client is there, unless it is elsewhere by a later word, or another user's is."""
-        broker, at_us, user = self._known.get(control.client_id, ("", 0, control.user))
+        client_id = control.client_id
+        broker, at_us, user = self._known.get(client_id, ("", 0, control.user))
         is_later = (control.at_us, control.broker) >= (at_us, broker)
         if user == control.user and is_later:
-            if len(self._known) >= MOST_REGISTERED:
-                self._known.popitem(last=False)
-            self._known[control.client_id] = (control.broker, control.at_us, user)
+            if client_id in self._known:
+                self._take_out(client_id, broker)
+            elif len(self._known) >= MOST_REGISTERED:
+                oldest, (place, _, _) = self._known.popitem(last=False)
+                self._take_out(oldest, place)
+            self._known[client_id] = (control.broker, control.at_us, user)
+            self._clients.setdefault(control.broker, set()).add(client_id)
+
+    def _take_out(self, client_id: str, broker: BrokerId) -> None:
+        clients = self._clients[broker]
+        clients.discard(client_id)
+        if not clients:
+            del self._clients[broker]
 
     def end(self, client_id: str, broker: BrokerId) -> None:
         """It is there no more."""
         if self.place(client_id) == broker:
             del self._known[client_id]
+            self._take_out(client_id, broker)
 
     def forget(self, broker: BrokerId) -> None:
         """A broker begins, or has left: it says anew who is there."""
-        gone = [client_id for client_id, (where, _, _) in self._known.items() if where == broker]
-        for client_id in gone:
+        for client_id in self._clients.pop(broker, ()):
             del self._known[client_id]
