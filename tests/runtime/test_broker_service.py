@@ -199,6 +199,20 @@ async def test_the_admin_port_says_what_is_missing_and_what_goes_on(
             assert not [name for name in families if not name.startswith(("shoal_", "process_"))]
 
 
+@on_loop
+async def test_the_metrics_ask_for_no_row_of_each_publisher(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They did: 71 ms at each scrape where there were 100,000."""
+    async with running(network(2), "B1") as (service,):
+        asked: list[str] = []
+        monkeypatch.setattr(service.publishers, "status", lambda: asked.append("rows") or [])
+        assert "shoal_ready" in await get_text(service, "/metrics")
+        assert asked == []
+        assert json.loads(await get_text(service, "/status"))["publishers"] == []
+        assert asked == ["rows"]
+
+
 @pytest.mark.parametrize(
     "said", [b"", b"GET /metr", b"POST /status HTTP/1.1\r\nContent-Length: 9\r\n"]
 )

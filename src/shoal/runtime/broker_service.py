@@ -161,6 +161,7 @@ class BrokerService:
         )
         self.admin = AdminServer(
             self.status,
+            self.figures,
             self.missing,
             self.operator.orders,
             questions,
@@ -336,7 +337,11 @@ class BrokerService:
         ]
 
     def status(self) -> Mapping[str, Any]:
-        """What `shoal status` shows, and the metrics are made of."""
+        """What `shoal status` shows: figures, and a row for each publisher."""
+        return {**self.figures(), "publishers": self.publishers.status()}
+
+    def figures(self) -> Mapping[str, Any]:
+        """What the metrics are made of, however many publishers there are."""
         statistics, missing = self.door.clients.statistics, self.missing()
         tables = dict(self.node.machine.description)
         if not self._is_networked:
@@ -379,7 +384,6 @@ class BrokerService:
                 "queues_are_full": self.door.clients.backlog.is_full,
             },
             "journal": self.door.journal.status if self.door.journal is not None else None,
-            "publishers": self.publishers.status(),
             "couriers": self.couriers.status(),
             "counts": dict(self.node.counts),
             "shown": {

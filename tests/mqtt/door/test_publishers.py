@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
+from random import Random
+
+import pytest
+
 from shoal.broker.effects import Record
 from shoal.broker.messages import Advertise, Message, Pong, Publish, Unadvertise
 from shoal.clients.courier_messages import ClientRequest
 from shoal.clients.messages import PingRequest, Relocate, Resume
-from shoal.clients.publisher import MOVE_TIMEOUT_US
+from shoal.clients.publisher import MOVE_TIMEOUT_US, Publisher
 from shoal.clients.records import MigrationRecord
 from shoal.model import MessageId
 from shoal.mqtt.door.publishers import MAX_HELD_BACK, AskBroker, DoorEffect, Publishers
 from shoal.mqtt.door.repeats import Repeats
 from tests.broker.transcript import advertisement, publish
+
+Happens = Callable[[Publishers, str, Sequence[ClientRequest], int], list[DoorEffect]]
 
 START_US = 1_000
 PATH = ("B1", "B2", "B3")
@@ -232,3 +239,78 @@ def test_only_what_is_asked_again_can_be_a_repeat() -> None:
     assert repeats.take(fifth)
     assert repeats.take(fifth)  # without the mark nothing is looked up
     assert [repeats.take(publication) for publication in again] == [False, True]
+
+
+class Requests(list[ClientRequest]):
+    """Counts how often they are looked through."""
+
+    looked = 0
+
+    def __iter__(self) -> Iterator[ClientRequest]:
+        self.looked += 1
+        return super().__iter__()
+
+
+@pytest.mark.parametrize("happens", [Publishers.stranded, Publishers.forgotten])
+def test_the_requests_of_a_broker_are_looked_through_once(happens: Happens) -> None:
+    """They were for each publisher: 0.25 s where there were 10,000, and 1,000 requests."""
+    publishers = moved()
+    for number in range(10):
+        publishers.request(f"c{number}", Advertise(A), START_US)
+    requests = Requests(ClientRequest(f"c{number % 10}", publish(number)) for number in range(20))
+    requests.append(ClientRequest("P", publish(20)))
+    effects = happens(publishers, "B3", requests, 6_000)
+    assert requests.looked == 1
+    assert sorted(published(effects)) == [("B1", number) for number in range(21)]
+    by_client = [
+        [publication.sequence for publication in each.request.publications]
+        for each in effects
+        if isinstance(each, AskBroker) and each.client == "c3" and isinstance(each.request, Publish)
+    ]
+    assert by_client == [[3], [13]]
+
+
+def test_only_those_at_a_broker_hear_that_it_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    publishers = moved()
+    for number in range(10):
+        publishers.request(f"c{number}", Advertise(A), START_US)
+    heard: list[str] = []
+    lost = Publisher.lost
+    monkeypatch.setattr(
+        Publisher, "lost", lambda self, *about: [heard.append(self.client), *lost(self, *about)][1:]
+    )
+    publishers.lost("B3", 7_000)
+    assert heard == ["P"]
+
+
+def test_whatever_happens_it_is_known_who_is_where() -> None:
+    random = Random(1)
+    publishers = Publishers("B1")
+    brokers = ("B1", "B2", "B3", "B4")
+    seen_moving = 0
+    for now_us in range(1, 3_000):
+        client, broker = f"c{random.randrange(6)}", random.choice(brokers)
+        of = {each.client: each for each in publishers}.get(client)
+        match random.randrange(8):
+            case 0 | 1:
+                publishers.request(client, Advertise(A), now_us)
+            case 2:
+                publishers.request(client, Unadvertise("a"), now_us)
+            case 3 if of is not None and broker != of.broker:
+                publishers.notified(of.broker, client, Relocate((of.broker, broker)), now_us)
+            case 4 if of is not None:
+                resume = Resume(of._moves, random.random() < 0.7)
+                publishers.notified(of.brokers[-1], client, resume, now_us)
+            case 5:
+                publishers.lost(broker, now_us)
+            case 6:
+                happens = random.choice((publishers.forgotten, publishers.stranded))
+                happens(broker, (ClientRequest(client, publish(now_us)),), now_us)
+            case _:
+                publishers.advance(now_us + random.choice((0, 2 * MOVE_TIMEOUT_US)))
+        seen_moving += any(each.moving for each in publishers)
+        for name in brokers:
+            there = {each.client for each in publishers if name in each.brokers}
+            assert set(publishers.those_at(name)) == there
+            assert publishers.uses(name) == bool(there)
+    assert seen_moving > 100

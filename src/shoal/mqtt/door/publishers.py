@@ -55,6 +55,9 @@ class Publishers:
         self._home = home
         self._publishers: dict[ClientId, Publisher] = {}
         self._advertised: dict[ClientId, set[AdvertisementId]] = {}
+        # Where each publishes, from where it comes and where it goes; and who does there.
+        self._brokers: dict[ClientId, tuple[BrokerId, ...]] = {}
+        self._clients: dict[BrokerId, dict[ClientId, None]] = {}
         # Brokers that do not answer; and brokers that may not be sent more just now.
         self._lost: set[BrokerId] = set()
         self._full: set[BrokerId] = set()
@@ -76,7 +79,11 @@ class Publishers:
 
     def uses(self, broker: BrokerId) -> bool:
         """Whether somebody publishes there, or is on the way."""
-        return any(broker in publisher.brokers for publisher in self)
+        return broker in self._clients
+
+    def those_at(self, broker: BrokerId) -> tuple[ClientId, ...]:
+        """The clients that publish there, or are on the way."""
+        return tuple(self._clients.get(broker, ()))
 
     def is_at(self, client: ClientId, broker: BrokerId) -> bool:
         """Whether a client publishes there, and the broker answers."""
@@ -128,7 +135,8 @@ class Publishers:
         """A broker does not answer: who is on the way there goes back."""
         self._lost.add(broker)
         effects: list[DoorEffect] = []
-        for publisher in self:
+        for client in self.those_at(broker):
+            publisher = self._publishers[client]
             effects += self._told(publisher, publisher.lost(broker, now_us))
         return effects
 
@@ -145,8 +153,7 @@ class Publishers:
         """
         self._lost.discard(broker)
         effects: list[DoorEffect] = []
-        for publisher in self:
-            asked = _of(publisher, requests)
+        for publisher, asked in self._concerned(broker, requests):
             if publisher.brokers == (broker,):
                 effects += self._told(publisher, publisher.come_home(self._home, asked, now_us))
             else:
@@ -163,8 +170,7 @@ class Publishers:
         """
         self._lost.add(broker)
         effects: list[DoorEffect] = []
-        for publisher in self:
-            asked = _of(publisher, requests)
+        for publisher, asked in self._concerned(broker, requests):
             if broker in publisher.brokers:
                 effects += self._told(publisher, publisher.come_home(self._home, asked, now_us))
             else:
@@ -188,6 +194,20 @@ class Publishers:
                 effects += self._told(publisher, publisher.woken(now_us))
         return effects
 
+    def _concerned(
+        self, broker: BrokerId, requests: Sequence[ClientRequest]
+    ) -> list[tuple[Publisher, list[Publish]]]:
+        """Who is at a broker or has asked it one of these, with what it is to ask again.
+
+        That is publications, marked; all else a publisher says anew by itself.
+        """
+        asked: dict[ClientId, list[Publish]] = {client: [] for client in self.those_at(broker)}
+        for each in requests:
+            if each.client in self._publishers and isinstance(each.request, Publish):
+                again = Publish(tuple(map(marked, each.request.publications)))
+                asked.setdefault(each.client, []).append(again)
+        return [(self._publishers[client], again) for client, again in asked.items()]
+
     def _told(self, publisher: Publisher, effects: list[PublisherEffect]) -> list[DoorEffect]:
         """What a publisher's effects are for the door.
 
@@ -198,6 +218,7 @@ class Publishers:
             effects = [*effects, *publisher.leave()]
             del self._publishers[client], self._advertised[client]
             self._wake_us.pop(client, None)
+        self._file(client, publisher.brokers if client in self._publishers else ())
         found: list[DoorEffect] = []
         for effect in effects:
             match effect:
@@ -209,11 +230,18 @@ class Publishers:
                     found.append(effect)
         return found
 
-
-def _of(publisher: Publisher, requests: Sequence[ClientRequest]) -> list[Publish]:
-    """The publications among what was asked, marked; all else a publisher says anew by itself."""
-    return [
-        Publish(tuple(marked(publication) for publication in each.request.publications))
-        for each in requests
-        if each.client == publisher.client and isinstance(each.request, Publish)
-    ]
+    def _file(self, client: ClientId, brokers: tuple[BrokerId, ...]) -> None:
+        """A client publishes at these now."""
+        before = self._brokers.get(client, ())
+        if brokers == before:
+            return
+        for broker in dict.fromkeys(before):
+            del self._clients[broker][client]
+            if not self._clients[broker]:
+                del self._clients[broker]
+        for broker in brokers:
+            self._clients.setdefault(broker, {})[client] = None
+        if brokers:
+            self._brokers[client] = brokers
+        else:
+            del self._brokers[client]

@@ -66,7 +66,7 @@ class LivePublishers:
             self._timer.cancel()
 
     def status(self) -> list[dict[str, Any]]:
-        """One row per publisher, for people and metrics."""
+        """One row per publisher, for people."""
         return [
             {
                 "publisher": publisher.client,
@@ -121,8 +121,8 @@ class LivePublishers:
 
     def filled(self, broker: BrokerId, full: bool) -> None:
         self.publishers.filled(broker, full)
-        for publisher in self.publishers:
-            self._check(publisher.client)
+        for client in self.publishers.those_at(broker):
+            self._check(client)
 
     def uses(self, broker: BrokerId) -> bool:
         return self.publishers.uses(broker)

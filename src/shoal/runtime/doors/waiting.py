@@ -7,12 +7,14 @@ the machine takes requests.
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 
 from shoal.mqtt.access import Admission
 from shoal.mqtt.connection.connection import Connection
 from shoal.mqtt.connection.effects import ClientEffect
 from shoal.mqtt.sessions.delivering.outgoing import ClientConnection
+from shoal.runtime.doors.looking import Looking
 from shoal.runtime.doors.publishers import LivePublishers
 from shoal.runtime.doors.sockets.sockets import LateAccess, Socket
 from shoal.runtime.driving.weighing import TURN_US
@@ -35,61 +37,87 @@ class Waiting:
         self._sockets = sockets
         self._publishers = publishers
         self._carry_out = carry_out
-        # Those from which nothing is read until they are let in, or not.
-        self._unread: dict[Connection, None] = {}
-        # Those that hold something which may not be taken yet.
-        self._holding: dict[Connection, None] = {}
+        # Those from which nothing is read until they are let in, or not, or have room.
+        self._unread: Looking[Connection] = Looking(self._reads_on)
+        # Those that hold something which may not be taken yet; and those of which that is not
+        # known, in the order of their turns.
+        self._holding: Looking[Connection] = Looking(self._has_its_turn)
+        self._next: OrderedDict[Connection, None] = OrderedDict()
         self._admissions: set[asyncio.Task[None]] = set()
 
     @property
     def holds(self) -> bool:
         """Whether some hold something."""
-        return bool(self._holding)
+        return bool(self._next or self._holding)
 
     def see_to(self, connection: Connection) -> None:
         """Bytes of a client were taken: whether it must wait now."""
-        if connection.holds:
-            self._holding[connection] = None
+        self._hold(connection)
         if not connection.wants_reading:
             self._wait(connection)
 
     def read_on(self) -> None:
-        """Read on from those that want it."""
-        if not self._unread:
-            return
-        for connection in [each for each in self._unread if each.wants_reading]:
-            del self._unread[connection]
-            socket = self._sockets.get(connection)
-            if socket is not None:
-                socket.resume_reading()
-            if self._publishers is not None:
-                connection.is_held = self._publishers.is_waiting(connection.client_id)
-            if connection.holds:
-                self._holding[connection] = None
+        """Something has happened: read on from those that want it, in turn."""
+        self._unread.happened()
 
     def take_held(self) -> None:
-        """Go on with what connections held, for a turn; the rest when the loop comes round."""
-        if not self._holding:
+        """Something has happened: go on with what connections held, for a turn.
+
+        The rest has the next turn, when the loop comes round.
+        """
+        self._holding.happened()
+        if not self._next:
             return
         now_us = self._node.clock.now_us()
         end_us = now_us + TURN_US
-        for connection in list(self._holding):
+        for _ in range(len(self._next)):
             if self._node.clock.now_us() >= end_us:
-                self._node.schedule_flush()
                 break
-            if not connection.must_wait:  # now: what was taken before it may have changed that
-                del self._holding[connection]
-                self._carry_out(connection.take_held(now_us))
-                if connection.holds:
-                    self._holding[connection] = None
-                self._node.schedule_flush()
+            connection, _nothing = self._next.popitem(last=False)
+            if connection.must_wait:  # now: what was taken before it may have changed that
+                self._holding.add(connection)
+                continue
+            self._carry_out(connection.take_held(now_us))
+            self._hold(connection)
+            self._unread.happened_to(connection)
+            self._node.schedule_flush()
+        if self._next:
+            self._node.schedule_flush()
+
+    def _hold(self, connection: Connection) -> None:
+        """It has a turn if it holds something, and is not known to wait."""
+        if connection.holds and connection not in self._holding:
+            self._next[connection] = None
+
+    def _has_its_turn(self, connection: Connection) -> bool:
+        """Whether a connection that waited has the next turn now, or holds nothing any more."""
+        if connection.holds:
+            if connection.must_wait:
+                return False
+            self._next[connection] = None
+            self._node.schedule_flush()
+        return True
+
+    def _reads_on(self, connection: Connection) -> bool:
+        """Whether a connection that was not read is read on now, or is gone."""
+        if not connection.wants_reading:
+            return False
+        socket = self._sockets.get(connection)
+        if socket is not None:
+            socket.resume_reading()
+        if self._publishers is not None:
+            connection.is_held = self._publishers.is_waiting(connection.client_id)
+        if connection.holds:
+            self._hold(connection)
+            self._node.schedule_flush()
+        return True
 
     def _wait(self, connection: Connection) -> None:
         """Read nothing more until the connection wants it; answer what is owed to it."""
         socket = self._sockets.get(connection)
         if socket is None or connection in self._unread:
             return
-        self._unread[connection] = None
+        self._unread.add(connection)
         socket.pause_reading()
         credentials = self.access.take_owed() if self.access is not None else None
         if self.access is not None and credentials is not None:
@@ -100,4 +128,5 @@ class Waiting:
 
     async def _admit(self, connection: Connection, answer: Awaitable[Admission]) -> None:
         self._carry_out(connection.admitted(await answer, self._node.clock.now_us()))
+        self._unread.happened_to(connection)
         self._node.schedule_flush()

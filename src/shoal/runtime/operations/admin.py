@@ -65,12 +65,16 @@ REQUEST_S = 10.0
 
 def admin_app(
     status: Status,
+    figures: Status,
     missing: Missing,
     orders: Mapping[str, Order],
     questions: Mapping[str, Page],
     access: AdminAccess,
 ) -> Starlette:
-    """The application behind the admin port; `orders` and `questions` by their paths' names."""
+    """The application behind the admin port; `orders` and `questions` by their paths' names.
+
+    `figures` is what the metrics need of the status.
+    """
 
     def guarded(answers: Answer, *, is_order: bool = False) -> Answer:
         async def answer_operators(request: Request) -> Response:
@@ -118,7 +122,7 @@ def admin_app(
         return JSONResponse(dict(page))
 
     async def metrics(request: Request) -> Response:
-        return Response(render(status), media_type=CONTENT_TYPE_LATEST)
+        return Response(render(figures), media_type=CONTENT_TYPE_LATEST)
 
     return Starlette(
         routes=[
@@ -202,6 +206,7 @@ class AdminServer:
     def __init__(
         self,
         status: Status,
+        figures: Status,
         missing: Missing,
         orders: Mapping[str, Order],
         questions: Mapping[str, Page],
@@ -210,7 +215,7 @@ class AdminServer:
     ) -> None:
         self._context = context
         self._config = _Config(
-            admin_app(status, missing, orders, questions, access),
+            admin_app(status, figures, missing, orders, questions, access),
             log_config=None,
             access_log=False,
             lifespan="off",

@@ -57,7 +57,7 @@ _JOURNAL = {
 
 
 class Metrics(Collector):
-    """Turns a broker's status into metrics; `status` is asked on every scrape."""
+    """Turns a broker's figures into metrics; `status` is asked for them on every scrape."""
 
     def __init__(self, status: Callable[[], Mapping[str, Any]]) -> None:
         self._status = status
