@@ -104,8 +104,9 @@ def test_after_any_history_the_table_equals_one_made_anew() -> None:
         assert sorted(table.routes.of({"x": x}).neighbours) == sorted(hops)
     for client in "xyz":
         here = {e.id for e in entries if e.client == client and e.last_hop is None}
-        assert set(table.local(client)) == here
-    assert {(name, id) for name, ids in table.publishers.items() for id in ids} == {
+        assert set(table.local.of(client)) == here
+    published = table.published
+    assert {(name, id) for name in published.clients for id in published.of(name)} == {
         (row.advertisement.publisher, row.advertisement.id) for row in rows
     }
 

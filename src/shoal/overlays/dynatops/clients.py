@@ -26,6 +26,7 @@ from shoal.model import (
 from shoal.overlays.dynatops.topics.interests import Interests
 from shoal.overlays.dynatops.topics.outbox import Outbox
 from shoal.overlays.dynatops.users.placing import Placing
+from shoal.overlays.owned import Owned
 from shoal.overlays.publishers import LocalPublishers
 from shoal.overlays.requests import check_advertisement, check_subscription
 
@@ -44,6 +45,8 @@ class Clients:
         self._index = MatchIndex()
         self.advertisements: dict[AdvertisementId, Advertisement] = {}
         self.subscriptions: dict[SubscriptionId, Subscription] = {}
+        self._promised: Owned[AdvertisementId] = Owned()
+        self._wanted: Owned[SubscriptionId] = Owned()
 
     def request(self, client: ClientId, request: Message, now_us: int, out: list[Effect]) -> None:
         self._now_us = now_us
@@ -54,10 +57,12 @@ class Clients:
                 known = self.advertisements.get(advertisement.id)
                 check_advertisement(client, advertisement, known)
                 self.advertisements[advertisement.id] = advertisement
+                self._promised.add(client, advertisement.id)
                 self._publishers.attach(client, [advertisement])
             case Unadvertise(id):
                 self._publishers.take_back(client, id)
-                self.advertisements.pop(id, None)
+                if self.advertisements.pop(id, None) is not None:
+                    self._promised.remove(client, id)
             case Subscribe(subscription):
                 self._subscribe(client, subscription, out)
             case Unsubscribe(id):
@@ -80,12 +85,14 @@ class Clients:
         if known is not None:
             self._unsubscribe(known.id, out)
         self.subscriptions[subscription.id] = subscription
+        self._wanted.add(client, subscription.id)
         self._index.add(subscription.id, subscription.filter)
         if self._placing is not None:
             self._placing.add(subscription, self._now_us, out)
 
     def _unsubscribe(self, id: SubscriptionId, out: list[Effect]) -> None:
         subscription = self.subscriptions.pop(id)
+        self._wanted.remove(subscription.client, id)
         self._index.remove(id)
         self._interests.remove(subscription.filter, out)
         if self._placing is not None:
@@ -93,12 +100,11 @@ class Clients:
 
     def _goodbye(self, client: ClientId, out: list[Effect]) -> None:
         self._publishers.detach(client)
-        for id, advertisement in list(self.advertisements.items()):
-            if advertisement.publisher == client:
-                del self.advertisements[id]
-        for id, subscription in list(self.subscriptions.items()):
-            if subscription.client == client:
-                self._unsubscribe(id, out)
+        for promised in self._promised.of(client):
+            del self.advertisements[promised]
+            self._promised.remove(client, promised)
+        for wanted in self._wanted.of(client):
+            self._unsubscribe(wanted, out)
 
     def deliver(self, routed: RoutedPublication, hops: int, out: list[Effect]) -> None:
         """To each client that wants it, once."""

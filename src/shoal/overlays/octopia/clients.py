@@ -54,9 +54,7 @@ class Clients:
                 self._routing.numbering.end(client, now_us, out)
                 for advertisement in self._hosted.of(client):
                     self._unadvertise(advertisement.id, out)
-                rows = self._tables.own.subscriptions
-                mine = [each.id for each in rows if each.client == client]
-                self._unsubscribe(mine, now_us, out)
+                self._unsubscribe(self._tables.owned.of(client), now_us, out)
             case _:
                 raise unexpected(request, f"client {client}")
 

@@ -227,10 +227,10 @@ class Relocation(AroundTree):
 
     def _advertised(self) -> set[ClientId]:
         """The publishers that the network has."""
-        return set(self.tables.publishers)
+        return set(self.tables.published.clients)
 
     def _drop_gone(self, publishers: set[ClientId], out: list[Effect]) -> None:
         """Tell the tracer which of these the network does not have any more."""
         for publisher in sorted(publishers):
-            if publisher not in self.tables.publishers:
+            if publisher not in self.tables.published.clients:
                 self.tracer.gone(publisher, out)

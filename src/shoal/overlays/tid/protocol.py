@@ -49,6 +49,7 @@ from shoal.model import (
     SubscriptionId,
 )
 from shoal.overlays.departure import Departure, DepartureMessage
+from shoal.overlays.owned import Owned
 from shoal.overlays.publishers import LocalPublishers
 from shoal.overlays.requests import check_advertisement, check_filter, check_subscription
 from shoal.overlays.tid.echoes import Echoes
@@ -84,6 +85,8 @@ class Tid(BaseStrategy):
         self.publishers = LocalPublishers(context.broker)
         self.subscriptions: dict[SubscriptionId, Subscription] = {}
         self.advertisements: dict[AdvertisementId, Advertisement] = {}
+        self._wanted: Owned[SubscriptionId] = Owned()
+        self._promised: Owned[AdvertisementId] = Owned()
         self._neighbours = dict.fromkeys(sorted(context.neighbours))
         # Who has not come yet, who of them was there before, and how long those are waited for.
         self._expected = dict.fromkeys(context.expected)
@@ -268,10 +271,8 @@ class Tid(BaseStrategy):
                 self._unsubscribe(id, out)
             case Goodbye():
                 self.publishers.detach(client)
-                rows = self.advertisements.items()
-                mine = [id for id, each in rows if each.publisher == client]
-                self._unadvertise(mine, client, out)
-                for id in [id for id, each in self.subscriptions.items() if each.client == client]:
+                self._unadvertise(self._promised.of(client), client, out)
+                for id in self._wanted.of(client):
                     self._unsubscribe(id, out)
             case _:
                 raise unexpected(request, f"client {client}")
@@ -296,6 +297,7 @@ class Tid(BaseStrategy):
         check_advertisement(client, advertisement, known)
         self.publishers.attach(client, [advertisement])
         self.advertisements[advertisement.id] = advertisement
+        self._promised.add(client, advertisement.id)
         if client not in self._own:
             self._own[client] = self._plant(client)
         for tree in self._trees_of(client):
@@ -303,7 +305,8 @@ class Tid(BaseStrategy):
 
     def _unadvertise(self, ids: list[AdvertisementId], client: ClientId, out: list[Effect]) -> None:
         for id in ids:
-            self.advertisements.pop(id, None)
+            if self.advertisements.pop(id, None) is not None:
+                self._promised.remove(client, id)
         if ids:
             for tree in self._trees_of(client):
                 self._say(tree, (), tuple(ids), out)
@@ -386,7 +389,7 @@ class Tid(BaseStrategy):
             if former is not None:
                 self._say(former, (), tuple(former.advertisements), out)
             tree = self._next[client] = self._plant(client, own.id)
-            mine = tuple(each for each in self.advertisements.values() if each.publisher == client)
+            mine = tuple(self.advertisements[each] for each in self._promised.of(client))
             self._say(tree, mine, (), out)
         out.append(SetTimer(USE, now_us + self.parameters.renew_us))
 
@@ -412,13 +415,14 @@ class Tid(BaseStrategy):
         if known is not None:
             self._unsubscribe(subscription.id, out)
         self.subscriptions[subscription.id] = subscription
+        self._wanted.add(client, subscription.id)
         work = Work(MOST_WORK)
         for tree in self.trees.all.values():
             if tree.wants(subscription, work):
                 self._bind(tree, subscription, None, out)
 
     def _unsubscribe(self, id: SubscriptionId, out: list[Effect]) -> None:
-        del self.subscriptions[id]
+        self._wanted.remove(self.subscriptions.pop(id).client, id)
         for tree in self.trees.all.values():
             if self.trees.unbind(tree, id, None):
                 self._send_up(tree, Unbind(tree.id, id), out)

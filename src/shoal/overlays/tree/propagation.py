@@ -199,7 +199,7 @@ class Propagation:
         self, publisher: ClientId, out: list[Effect], but: Container[AdvertisementId] = ()
     ) -> None:
         """Undo all that a publisher advertised here, with exceptions."""
-        for id in tuple(self.tables.publishers.get(publisher, ())):
+        for id in self.tables.published.of(publisher):
             if id not in but:
                 self.remove_advertisement(id, None, out)
 
@@ -294,7 +294,7 @@ class Propagation:
 
     def unsubscribe_all(self, client: ClientId, out: list[Effect]) -> None:
         """Undo all that a client subscribed to here."""
-        self.remove_subscriptions(self.tables.local(client), None, out)
+        self.remove_subscriptions(self.tables.local.of(client), None, out)
 
     def restate(
         self, hops: Iterable[BrokerId], ids: Iterable[SubscriptionId], out: list[Effect]

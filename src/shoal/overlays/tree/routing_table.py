@@ -37,6 +37,7 @@ from shoal.model import (
     SubscriptionId,
 )
 from shoal.overlays.merging import NOBODY, OwnMerging
+from shoal.overlays.owned import Owned
 
 # What one row that comes may cost at once, beside all that are there: some 25 ms, and one pair's.
 MOST_WORK = 30_000
@@ -222,8 +223,8 @@ class RoutingTable:
         self.advertisements: dict[AdvertisementId, AdvertisementEntry] = {}
         self.subscriptions: dict[SubscriptionId, SubscriptionEntry] = {}
         # The advertisements of each publisher, and the subscriptions of each client that is here.
-        self.publishers: dict[ClientId, dict[AdvertisementId, None]] = {}
-        self._local: dict[ClientId, dict[SubscriptionId, None]] = {}
+        self.published: Owned[AdvertisementId] = Owned()
+        self.local: Owned[SubscriptionId] = Owned()
         self.routes: Outcomes[Route] = outcomes(_route, _size)
         self.wanted: dict[BrokerId, CoveringSet[SubscriptionId]] | None = {} if covering else None
         self._advertised: dict[Filter, AdvertisedFilter] = {}
@@ -246,7 +247,7 @@ class RoutingTable:
         promise = self._advertised.get(filter) or self._advertise(filter)
         row = AdvertisementEntry(advertisement, last_hop, moves, promise)
         self.advertisements[advertisement.id] = row
-        self.publishers.setdefault(advertisement.publisher, {})[advertisement.id] = None
+        self.published.add(advertisement.publisher, advertisement.id)
         return row
 
     def _advertise(self, filter: Filter) -> AdvertisedFilter:
@@ -264,7 +265,7 @@ class RoutingTable:
 
     def remove_advertisement(self, row: AdvertisementEntry) -> None:
         del self.advertisements[row.advertisement.id]
-        _take_out(self.publishers, row.advertisement.publisher, row.advertisement.id)
+        self.published.remove(row.advertisement.publisher, row.advertisement.id)
         promise = row.promise
         promise.remove(row)
         if promise.rows:
@@ -281,7 +282,7 @@ class RoutingTable:
         entry = SubscriptionEntry(subscription, last_hop)
         self.subscriptions[entry.id] = entry
         if last_hop is None:
-            self._local.setdefault(entry.client, {})[entry.id] = None
+            self.local.add(entry.client, entry.id)
         if entry.is_routed:
             self.routes.add(entry, subscription.filter)
         self._entries.add(entry, subscription.filter)
@@ -290,10 +291,6 @@ class RoutingTable:
         for promise in self._promises.of(subscription.filter):
             _meet(promise, entry, work)
         return entry
-
-    def local(self, client: ClientId) -> list[SubscriptionId]:
-        """The subscriptions that a client has here."""
-        return list(self._local.get(client, ()))
 
     def wanted_by(self, hop: BrokerId) -> CoveringSet[SubscriptionId]:
         """With covering, what the neighbour wants."""
@@ -323,9 +320,9 @@ class RoutingTable:
         row.forwarded_to = entry.forwarded_to
         self.subscriptions[entry.id] = row
         if entry.last_hop is None:
-            _take_out(self._local, entry.client, entry.id)
+            self.local.remove(entry.client, entry.id)
         if last_hop is None:
-            self._local.setdefault(entry.client, {})[entry.id] = None
+            self.local.add(entry.client, entry.id)
         self.routes.remove(entry)
         self.routes.add(row, filter)
         self._entries.remove(entry, filter)
@@ -337,7 +334,7 @@ class RoutingTable:
     def remove_subscription(self, entry: SubscriptionEntry) -> None:
         del self.subscriptions[entry.id]
         if entry.last_hop is None:
-            _take_out(self._local, entry.client, entry.id)
+            self.local.remove(entry.client, entry.id)
         if entry.is_routed:
             self.routes.remove(entry)
         self._entries.remove(entry, entry.subscription.filter)
@@ -354,13 +351,6 @@ def _route(entries: Iterable[SubscriptionEntry]) -> Route:
         else:
             neighbours[entry.last_hop] = None
     return Route(tuple(neighbours), tuple((name, tuple(ids)) for name, ids in clients.items()))
-
-
-def _take_out(kept: dict[ClientId, dict[str, None]], client: ClientId, id: str) -> None:
-    ids = kept[client]
-    del ids[id]
-    if not ids:
-        del kept[client]
 
 
 def _size(route: Route) -> int:

@@ -36,6 +36,7 @@ from shoal.overlays.bluedove.messages import (
 )
 from shoal.overlays.bluedove.node import Node
 from shoal.overlays.bluedove.parameters import Order
+from shoal.overlays.owned import Owned
 
 # Publications are remembered for so many later ones, to know a second copy: one that is sent to
 # another matcher after a timeout is behind by what passes in a few timeouts.
@@ -65,6 +66,7 @@ class Home:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._placements: dict[SubscriptionId, _Placement] = {}
+        self._owned: Owned[SubscriptionId] = Owned()
         self._unstored: dict[SubscriptionId, None] = {}
         self._version = 0
         self._delivered: OrderedDict[MessageId, None] = OrderedDict()
@@ -94,6 +96,7 @@ class Home:
         row = Row(subscription, self._node.broker, self._version)
         placement = _Placement(row, ranges_of(self._node.dimensions, subscription.filter))
         self._placements[subscription.id] = placement
+        self._owned.add(subscription.client, subscription.id)
         self._unstored[subscription.id] = None
         out.append(Unsettled(_key(subscription.id)))
         self._ask(placement, now_us, out)
@@ -109,9 +112,8 @@ class Home:
 
     def leave(self, client: ClientId, now_us: int, out: list[Effect]) -> None:
         """The client is gone, and with it all it asked for."""
-        for placement in [*self._placements.values()]:
-            if placement.row.subscription.client == client:
-                self._forget(placement, now_us, out)
+        for id in self._owned.of(client):
+            self._forget(self._placements[id], now_us, out)
 
     def _check(self, client: ClientId, subscription: Subscription) -> None:
         known = self._placements.get(subscription.id)
@@ -127,6 +129,7 @@ class Home:
     def _forget(self, placement: _Placement, now_us: int, out: list[Effect]) -> None:
         id = placement.row.subscription.id
         del self._placements[id]
+        self._owned.remove(placement.row.subscription.client, id)
         if id in self._unstored:
             del self._unstored[id]
             out.append(Settled(_key(id)))

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from shoal.matching import Outcomes
 from shoal.model import Advertisement, AdvertisementId, Attributes, BrokerId, ClientId, Filter
 from shoal.overlays.octopia.parameters import MOST_FILTERS
+from shoal.overlays.owned import Owned
 from shoal.overlays.requests import check_filter
 
 # What a broker has said of a row that its cluster wants: filters, or None: everything.
@@ -48,6 +49,7 @@ class Hosted:
 
     def __init__(self, others: Iterable[int]) -> None:
         self.rows: dict[AdvertisementId, HostedRow] = {}
+        self._owned: Owned[AdvertisementId] = Owned()
         self._promising: Outcomes[Mapping[ClientId, tuple[HostedRow, ...]]] = Outcomes(
             _by_client, lambda found: sum(map(len, found.values()))
         )
@@ -77,12 +79,14 @@ class Hosted:
         self.remove(advertisement.id)
         row = HostedRow(advertisement)
         self.rows[advertisement.id] = row
+        self._owned.add(advertisement.publisher, advertisement.id)
         self._promising.add(row, advertisement.filter)
 
     def remove(self, id: AdvertisementId) -> None:
         """Forget a promise, if it is there."""
         row = self.rows.pop(id, None)
         if row is not None:
+            self._owned.remove(row.advertisement.publisher, id)
             self._promising.remove(row)
             self._vectors.pop(row, None)
             self._file(row, {})
@@ -91,8 +95,7 @@ class Hosted:
 
     def of(self, client: ClientId) -> list[Advertisement]:
         """What a client promises."""
-        rows = [row.advertisement for row in self.rows.values()]
-        return [each for each in rows if each.publisher == client]
+        return [self.rows[id].advertisement for id in self._owned.of(client)]
 
     def owed(self, client: ClientId, attributes: Attributes) -> int:
         """The bits of the clusters that want a client's publication."""

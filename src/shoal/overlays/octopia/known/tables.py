@@ -26,6 +26,7 @@ from shoal.model import (
     SubscriptionId,
 )
 from shoal.overlays.octopia.places.labels import Product
+from shoal.overlays.owned import Owned
 
 # What a host was told of a row for which its bit is off.
 NOTHING: dict[Filter, None] = {}
@@ -103,6 +104,8 @@ class Tables:
         self.region = region
         self.homes: dict[int, Home] = {}
         self.subscriptions = subscriptions
+        # What clients of this broker want.
+        self.owned: Owned[SubscriptionId] = Owned()
         self.matches: Outcomes[Match] = Outcomes(self._match, _size)
         self.secondary: dict[tuple[BrokerId, AdvertisementId], SecondaryRow] = {}
         self._entries: OverlapCandidates[Entry] = OverlapCandidates()
@@ -134,6 +137,8 @@ class Tables:
         """Store a row whose id is not there."""
         entry = Entry(region, subscription)
         self.homes[region].entries[subscription.id] = entry
+        if region == self.region:
+            self.owned.add(subscription.client, subscription.id)
         self.subscriptions[entry] = None
         self.matches.add(entry, subscription.filter)
         self._entries.add(entry, subscription.filter)
@@ -148,6 +153,8 @@ class Tables:
         entries = self.homes[region].entries
         found = [entries.pop(id) for id in ids if id in entries]
         for entry in found:
+            if region == self.region:
+                self.owned.remove(entry.subscription.client, entry.subscription.id)
             del self.subscriptions[entry]
             self.matches.remove(entry)
             self._entries.remove(entry, entry.subscription.filter)
