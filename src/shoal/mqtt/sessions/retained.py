@@ -30,8 +30,10 @@ MAX_REMOVALS = 100_000
 MAX_REMOVAL_BYTES = 32 * 2**20
 # What each level of the topics takes, but for those that several have.
 LEVEL_BYTES = 250
-# Levels of topics that are looked at before others have their turn, some 1 ms.
-SLICE_NODES = 2_000
+# Levels of topics that are looked at, and expired messages dropped, in the time in which a few
+# messages are sent (see `subscribing`).
+SLICE_NODES = 200
+SLICE_DROPS = 10
 # Expired messages that are dropped when one is kept; and at most, where it has no room else.
 DROPPED_EACH, MOST_DROPPED = 8, 2_000
 
@@ -111,6 +113,13 @@ class RetainedStore:
         return True
 
     def _has_room(self, message: Message) -> bool:
+        # Mostly there is, and nobody need look which of its levels there are.
+        most = self._messages.levels + message.topic.count("/") + 1
+        if (
+            len(self._messages) < self.maximum
+            and self._bytes + message.size + LEVEL_BYTES * most <= self.maximum_bytes
+        ):
+            return True
         replaced, levels, needed = self._messages.get(message.topic), 0, message.size
         if replaced is not None:
             needed -= replaced.size
@@ -136,10 +145,11 @@ class RetainedStore:
         return (message for message in found if message is not None)
 
     def search(self, topic_filter: str, now_us: int) -> Iterator[Message | None]:
-        """As `matching`; None where others should have their turn: few topics of many may match.
+        """As `matching`; None after each slice of work: few topics of many may match.
 
         May be read slowly: each is the topic's message at the time when it is read.
         """
+        dropped = 0
         for topic in self._messages.search(topic_filter, SLICE_NODES):
             if topic is None:
                 yield None
@@ -149,6 +159,9 @@ class RetainedStore:
                 continue
             if message.has_expired(now_us):
                 self._drop(topic)
+                dropped += 1
+                if not dropped % SLICE_DROPS:
+                    yield None
             else:
                 yield message
 

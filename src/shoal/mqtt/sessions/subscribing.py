@@ -43,12 +43,10 @@ from shoal.mqtt.sessions.subscribed.receivers import Receivers
 from shoal.mqtt.sessions.subscribed.subscriptions import Subscriptions
 
 _RETAIN_IF_NEW = 1
-# Tests of retained messages that are done before others have their turn, some 10 ms; and how many
-# bytes of a message are read for attributes in the time of one.
-SLICE_TESTS = 2_000
+# A slice of the search for retained messages is as much work as so many that are sent.
+SLICE_WORK = 20
+# And one test of a message as much as one, in which time so many bytes are read for attributes.
 BYTES_PER_TEST = 256
-# What is retained for a subscription costs as much as so many messages to look for.
-LEAST_SENT = 10
 
 
 class Grant(NamedTuple):
@@ -160,7 +158,7 @@ class Subscribing:
         self.known = subscriptions.known
         self._retained = retained
         self._json = json
-        # How much more of what is retained may be sent at this time.
+        # How much more of what is retained may be looked for and sent at this time.
         self._sent_us, self._to_send = -1, MOST_AT_ONCE
 
     def look(self, topic: str) -> Receivers | None:
@@ -256,28 +254,23 @@ class Subscribing:
             self._sent_us, self._to_send = now_us, MOST_AT_ONCE
         session, retained = subscription.session, self._retained_for(subscription, now_us)
         sent = session.feed(subscription.text, retained, now_us, max(0, self._to_send))
-        self._to_send -= LEAST_SENT + sent
+        self._to_send -= sent
 
     def _retained_for(
         self, subscription: ClientSubscription, now_us: int
-    ) -> Iterator[Outgoing | None]:
+    ) -> Iterator[Outgoing | int]:
         """What is retained for a subscription; ends when it is taken back or replaced.
 
-        None where others should have their turn: few messages may match of many that are tested.
+        And how much work it was to look for it: few messages may match of many that are tested.
         """
         session, content = subscription.session, subscription.content
         tests = 1 + sum(map(len, content.normal_form))
-        left = SLICE_TESTS
         for message in self._retained.search(subscription.topic_filter, now_us):
             if message is None:
-                self._to_send = 0  # no other search begins in this turn
-                yield None
+                yield SLICE_WORK
                 continue
             if content != EVERYTHING:
-                left -= tests + message.size // BYTES_PER_TEST
-                if left < 0:
-                    left = SLICE_TESTS
-                    yield None
+                yield tests + message.size // BYTES_PER_TEST
             if session.subscriptions.get(subscription.text) is not subscription:
                 return
             if subscription.no_local and session.client_id == message.publisher:

@@ -31,10 +31,10 @@ from shoal.mqtt.sessions.delivering.patience import Patience
 MAX_PACKET_ID = 65_535
 
 
-# Feeds that end, perhaps with nothing sent, before others have their turn.
-FEEDS_AT_ONCE = 10
-# What is sent of what waits before others have theirs: some 5 ms.
+# What is sent of what waits before others have their turn: some 5 ms.
 MOST_AT_ONCE = 1_000
+# A feed that ends, perhaps with nothing sent, is as much work as so many messages.
+FEED_WORK = 10
 
 
 class Delivery(Counted):
@@ -82,7 +82,7 @@ class Delivery(Counted):
         # Those of QoS 0 among them, which must not be overtaken by others.
         self._waiting_at_0 = 0
         # Retained messages that are still to be sent, by the name of the subscription they are for.
-        self._feeds: OrderedDict[str, Iterator[Outgoing | None]] | None = None
+        self._feeds: OrderedDict[str, Iterator[Outgoing | int]] | None = None
         self._queued_bytes = 0
 
     # --- what is written down -----------------------------------------------------------------
@@ -133,13 +133,14 @@ class Delivery(Counted):
     def feed(
         self,
         name: str,
-        messages: Iterator[Outgoing | None],
+        messages: Iterator[Outgoing | int],
         now_us: int,
         most: int = MOST_AT_ONCE,
     ) -> int:
         """Send these behind all else, as fast as the client takes them; ends an older feed.
 
-        How many were sent now, as in `pump`.
+        A number among them says how much work it was to find the next, in messages sent.  How much
+        was done now, as in `pump`.
         """
         if self._feeds is None:
             self._feeds = OrderedDict()
@@ -237,7 +238,6 @@ class Delivery(Counted):
             self._patience.caught_up(self, now_us)
 
     def _pump_feeds(self, outlet: ClientOutlet, most: int, sent: int, now_us: int) -> int:
-        ended = 0
         while self._feeds and outlet.writable and len(self._inflight) < outlet.window:
             if outlet.has_more or sent >= most:
                 break
@@ -246,13 +246,11 @@ class Delivery(Counted):
                 outgoing = next(messages)
             except StopIteration:
                 del self._feeds[name]
-                ended += 1
-                if ended == FEEDS_AT_ONCE and self._feeds:
-                    outlet.pump_again()
+                sent += FEED_WORK
                 continue
-            if outgoing is None:
-                outlet.pump_again()
-                break
+            if isinstance(outgoing, int):
+                sent += outgoing
+                continue
             sent += 1
             if outgoing.qos:
                 self.count_in(outgoing.message)
