@@ -3,7 +3,8 @@
 What another subscription of the door covers, of which every broker has heard, is not asked for:
 whoever publishes sends it here already.  So it stays as long as the covered one is wanted.  When no
 client wants the coverer any more, those under it are asked for, some at a time, and only when every
-broker has heard of these it is taken back: there is no moment at which a broker knows of neither.
+broker has heard of these it is taken back, some at a time, too: there is no moment at which a
+broker knows of neither.
 
 A topic filter covers another by their levels; content covers the same content, and any if it asks
 for none: more is not looked for.  `$` at the beginning of a topic is behind no wildcard.
@@ -18,6 +19,7 @@ True
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from itertools import islice
 
@@ -28,7 +30,7 @@ from shoal.model import EVERYTHING, Filter
 Key = tuple[str, Filter]
 # How many places are looked at for a coverer: strangers write topic filters.
 MOST_PLACES = 64
-# So many are asked for at a time when what covered them is not wanted any more.
+# So many are asked for at a time when what covered them is not wanted any more, or taken back.
 MOST_AT_ONCE = 100
 
 
@@ -37,7 +39,7 @@ class Wanted:
 
     `number` is the count of what the door had asked for when it asked for this; 0 while `coverer`
     stands for it.  `leaving` tells apart the times that nobody wanted it while others were `under`
-    it; 0 otherwise.
+    it, and grows; 0 otherwise.
     """
 
     __slots__ = ("count", "coverer", "key", "leaving", "number", "under")
@@ -65,8 +67,13 @@ class Asking:
         self._take_back = take_back
         self._wanted: dict[Key, Wanted] = {}
         self._coverers = _Coverers()
-        self._leaving: dict[Wanted, None] = {}
+        # What nobody wants: what covers others still, and what does not but may be all that some
+        # broker has heard of; each in the order of their `leaving`.
+        self._leaving: OrderedDict[Wanted, None] = OrderedDict()
+        self._bare: OrderedDict[Wanted, None] = OrderedDict()
         self._leavings = 0
+        # Up to this number every broker has heard of what had been under them.
+        self._heard = 0
         # What the door had asked for up to this number is known to every broker.
         self.known = 0
         # Hears that `take_leave` is to be called.
@@ -87,6 +94,7 @@ class Asking:
             wanted.count += 1
             wanted.leaving = 0
             self._leaving.pop(wanted, None)
+            self._bare.pop(wanted, None)
             return False
         wanted = self._wanted[key] = Wanted(key)
         return self._place(wanted)
@@ -115,27 +123,47 @@ class Asking:
             for each in tuple(wanted.under):
                 self._place(each)
 
-    def take_leave(self) -> dict[Wanted, int] | None:
+    def take_leave(self) -> int | None:
         """Ask for some of what those cover that nobody wants; None while there is more of it.
 
-        When every broker has heard of all that was asked for, `left` is to be called with the rest.
+        When every broker has heard of all that was asked for, `left` is to be called with the
+        number; with none if that is 0.
         """
-        most = MOST_AT_ONCE
-        for wanted in self._leaving:
+        most = self._take_back_some()
+        while self._leaving and most > 0:
+            wanted = next(iter(self._leaving))
             for each in tuple(islice(wanted.under, most)):
                 self._place(each)
                 most -= 1
             if wanted.under:
-                return None
-        return {wanted: wanted.leaving for wanted in self._leaving}
+                break
+            del self._leaving[wanted]
+            self._bare[wanted] = None
+            most -= 1
+        if self._leaving or self._next_to_go() is not None:
+            return None
+        return self._leavings if self._bare else 0
 
-    def left(self, leaving: dict[Wanted, int]) -> None:
-        """Take back those that nobody has wanted since."""
-        for wanted, number in leaving.items():
-            if wanted.leaving == number and not wanted.under:
-                wanted.leaving = 0
-                del self._leaving[wanted]
-                self._forget(wanted)
+    def left(self, number: int) -> None:
+        """Take back those that nobody has wanted since; what is more than some, by `take_leave`."""
+        self._heard = max(self._heard, number)
+        self._take_back_some()
+        if self._next_to_go() is not None and self.at_leaving is not None:
+            self.at_leaving()
+
+    def _take_back_some(self) -> int:
+        """How many more may be asked for or taken back at this time."""
+        most = MOST_AT_ONCE
+        while most and (wanted := self._next_to_go()) is not None:
+            most -= 1
+            wanted.leaving = 0
+            del self._bare[wanted]
+            self._forget(wanted)
+        return most
+
+    def _next_to_go(self) -> Wanted | None:
+        wanted = next(iter(self._bare), None)
+        return wanted if wanted is not None and wanted.leaving <= self._heard else None
 
     def _place(self, wanted: Wanted) -> bool:
         """Put it under one that covers it, or ask for it."""
