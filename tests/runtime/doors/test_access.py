@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from shoal.matching.topics.filters import topic_matches
 from shoal.mqtt.access import Admission, Credentials
 from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.runtime.broker_service import BrokerService
-from shoal.runtime.doors.entry.access import AccessError, NetworkAccess, Rules
+from shoal.runtime.doors.entry.access import AccessError, NetworkAccess, Rules, _Granted
 from shoal.runtime.doors.entry.passwords import check_password, parse_passwords, password_line
 from shoal.runtime.network_file import parse_network
 from shoal.runtime.network_sections import AccessSection, RuleSection
@@ -101,6 +102,28 @@ def test_who_may_publish(user: str, topic: str, may: bool) -> None:
 )
 def test_who_may_subscribe(user: str, wanted: str, may: bool) -> None:
     assert RULES.of(user, "c1").may_subscribe(wanted) is may
+
+
+class ReadOnce(tuple[RuleSection, ...]):
+    """Rules that may be gone through once."""
+
+    def __iter__(self) -> Iterator[RuleSection]:
+        assert not hasattr(self, "is_read")
+        self.is_read = True
+        return super().__iter__()
+
+
+def test_the_rules_of_others_are_not_gone_through_and_ones_own_keep_their_order() -> None:
+    """10,000 rules cost each client that connected 0.5 ms, and twice that at each renewal."""
+    rules = Rules(
+        ReadOnce(
+            RuleSection(user=user, publish=(f"{number}",), subscribe=(f"{number}/#",))
+            for number, user in enumerate(("ann", "*", "bob", "ann", "", "*", "bob"))
+        )
+    )
+    for user, mine in (("ann", "0135"), ("bob", "1256"), ("", "145"), ("eve", "15"), ("*", "15")):
+        granted = [[*mine], [f"{each}/#" for each in mine]]
+        assert rules.of(user, "c") == _Granted(granted)
 
 
 @pytest.mark.parametrize("name", ["+", "#", "a/b", "a#", ""])

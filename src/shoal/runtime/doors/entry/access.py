@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 from shoal.matching.topics.filters import topic_matches
@@ -45,12 +46,17 @@ class Rules:
 
     def __init__(self, rules: tuple[RuleSection, ...]) -> None:
         self._rules = rules
+        # Where those for each user are.
+        self._places: dict[str, list[int]] = {}
+        for place, rule in enumerate(rules):
+            self._places.setdefault(rule.user, []).append(place)
 
     def of(self, user: str, client_id: str) -> Permissions:
         """What a user may do, under this client identifier."""
         if not self._rules:
             return ALL_PERMISSIONS
-        mine = [rule for rule in self._rules if rule.user in (user, EVERYBODY)]
+        places = [self._places.get(each, []) for each in {user, EVERYBODY}]
+        mine = [self._rules[place] for place in sorted(chain.from_iterable(places))]
         return _Granted(
             [
                 [filled for each in patterns if (filled := _fill(each, user, client_id))]
