@@ -10,9 +10,9 @@ import pytest
 from shoal.broker.effects import Requested
 from shoal.broker.messages import Advertise
 from shoal.clients.messages import Relocate, Resume
-from shoal.mqtt.door.publishers import Publishers
+from shoal.mqtt.door.publishers import MAX_HELD_BACK, Publishers
 from shoal.runtime.doors.publishers import LivePublishers
-from tests.broker.transcript import advertisement
+from tests.broker.transcript import advertisement, publish
 
 NOW_US = 1_000
 
@@ -66,3 +66,17 @@ def test_only_those_that_publish_at_a_broker_are_looked_at_when_its_channel_is_f
     live.filled("B3", False)
     assert waits == [("P", True), ("P", False)]
     assert looked == ["P", "P"]
+
+
+def test_who_asks_too_much_while_its_publisher_moves_is_read_no_more() -> None:
+    """Nobody looked at how much was held back, unless some channel was full."""
+    live = publishers("P")
+    waits: list[tuple[str, bool]] = []
+    live.at_wait = lambda client, wait: waits.append((client, wait))
+    live.noticed("B1", "P", Relocate(("B1", "B3")))
+    for number in range(MAX_HELD_BACK):
+        assert waits == []
+        live.request(Requested("P", publish(number)))
+    assert waits == [("P", True)]
+    live.noticed("B3", "P", Resume(NOW_US + 1, True))
+    assert waits == [("P", True), ("P", False)]

@@ -88,6 +88,7 @@ class LivePublishers:
             self._node.attach(client, _Port(self, client))
         now_us = self._node.clock.now_us()
         self._carry_out(self.publishers.request(client, requested.request, now_us))
+        self._check(client)  # what is held back has no effect
 
     def is_waiting(self, client: ClientId | None) -> bool:
         """Whether nothing should be read from this client for now."""
