@@ -117,3 +117,19 @@ def test_a_file_that_is_read_again_changes_the_share() -> None:
     for _ in range(6):
         publish(publisher, "a")
     assert house.clients.sessions.dropped == 2
+
+
+def test_what_was_dropped_is_counted_as_it_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was a sum over all sessions: 17 ms where there were 200,000."""
+    house = house_of(5)
+    enter(house, "one", "bob", "a").lose()
+    enter(house, "two", "carol", "a").lose()
+    publisher = house.connect("p", username="alice")
+    for _ in range(6):
+        publish(publisher, "a")
+    sessions = house.clients.sessions
+    monkeypatch.setattr(type(sessions), "__iter__", lambda self: pytest.fail("all are looked at"))
+    assert [sessions[name].dropped for name in ("one", "two")] == [1, 1]
+    assert sessions.dropped == 2
+    sessions.end(sessions["one"], house.now_us)
+    assert sessions.dropped == 2

@@ -73,8 +73,6 @@ class Sessions:
         self.may_leave: Callable[[Session, Will], bool] = lambda session, will: True
         # Hears that a session ends, in a network.
         self.at_end: Callable[[Session, int], None] | None = None
-        # Publications that sessions which are here no more could not keep.
-        self._dropped = 0
         self._sessions: dict[str, Session] = {}
         self.lacking = Lacking()
         # Is told what outlives its connection, if there is one.
@@ -112,7 +110,7 @@ class Sessions:
     @property
     def dropped(self) -> int:
         """Publications that could not be kept."""
-        return self._dropped + sum(session.dropped for session in self)
+        return self.backlog.dropped
 
     def full(self, user: str) -> str:
         """Why there can be no more sessions, of anybody or of this user; empty if there can."""
@@ -170,7 +168,6 @@ class Sessions:
             self.journal.ended(session)
 
     def _forget(self, session: Session) -> None:
-        self._dropped += session.dropped
         session.forget_all()
         session.is_over()
 

@@ -211,7 +211,7 @@ class Move:
         elif message.key is not None and message.key in self._late:
             return
         elif not self._has_room(message) or (not qos and self.session.backlog.is_full):
-            self.session.dropped += 1
+            self.session.count_dropped()
         else:
             self._hold_back(Outgoing(message, qos, retain, identifiers))
 

@@ -80,6 +80,8 @@ class Backlog:
 
     def __init__(self, maximum_bytes: int = 2**62) -> None:
         self.bytes = 0
+        # Publications that could not be kept, for any session since the broker started.
+        self.dropped = 0
         # What wills take that may still be published, of all sessions.
         self.will_bytes = 0
         self.is_full = False

@@ -10,12 +10,22 @@ from shoal.mqtt.sessions.delivering.backlog import Backlog, Share
 class Counted:
     """One session; what is on its way, what it has subscribed to, and its will."""
 
-    __slots__ = ("_share", "_user", "backlog", "limits", "subscription_bytes", "will_bytes")
+    __slots__ = (
+        "_share",
+        "_user",
+        "backlog",
+        "dropped",
+        "limits",
+        "subscription_bytes",
+        "will_bytes",
+    )
 
     def __init__(self, limits: Limits, backlog: Backlog | None) -> None:
         self.limits = limits
         # What is on its way in all sessions, counted.
         self.backlog = backlog if backlog is not None else Backlog()
+        # What could not be kept.
+        self.dropped = 0
         self._user = ""
         # What is on its way to this user, in all its sessions, counted.
         self._share: Share | None = None
@@ -62,6 +72,11 @@ class Counted:
         self.backlog.will_bytes += more
         if self._share is not None:
             self._share.will_bytes += more
+
+    def count_dropped(self) -> None:
+        """A publication could not be kept."""
+        self.dropped += 1
+        self.backlog.dropped += 1
 
     @property
     def user_subscription_bytes(self) -> int:

@@ -54,7 +54,6 @@ class Delivery(Counted):
         "_waiting",
         "_waiting_at_0",
         "client_id",
-        "dropped",
         "is_moving",
         "outlet",
         "took_us",
@@ -68,8 +67,6 @@ class Delivery(Counted):
         self.outlet: ClientOutlet | None = None
         # Whether its client was sent to another broker and is on its way: QoS 0 waits for it, too.
         self.is_moving = False
-        # What could not be kept.
-        self.dropped = 0
         # Who waits for it while it is behind, and when it last took something that waited.
         self._patience = patience
         self._is_behind = False
@@ -356,7 +353,7 @@ class Delivery(Counted):
             or (self.backlog.is_full and not outgoing.qos)
             or self.has_its_share
         ):
-            self.dropped += 1
+            self.count_dropped()
             return
         self._queued_bytes += size
         self._waiting.append(outgoing)
@@ -382,7 +379,8 @@ class Delivery(Counted):
             waiting_bytes -= size + ENTRY_BYTES
             self._queued_bytes -= size
             self._waiting_at_0 -= 1
-            self.dropped += is_lost
+            if is_lost:
+                self.count_dropped()
             self.count_out(outgoing.message)
         if waiting is not None:
             waiting.extend(reversed(kept))
