@@ -5,9 +5,8 @@ No page holds the broker up, however many clients there are and however much the
 
 from __future__ import annotations
 
-import heapq
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 from urllib.parse import urlencode
@@ -25,6 +24,7 @@ from shoal.mqtt.door.network import network_filter
 from shoal.mqtt.messages import Message
 from shoal.mqtt.sessions.session import ClientSubscription, Session
 from shoal.runtime.doors.mqtt_door import MqttDoor
+from shoal.runtime.listing import Listing
 
 # After so long a page ends; and clients that are looked at for one.
 TURN_S = 0.005
@@ -37,9 +37,10 @@ class Questions:
     def __init__(self, door: MqttDoor, json: Json) -> None:
         self._door = door
         self._json = json
+        self._listing = Listing(self._client_ids, self._is_here)
 
     @property
-    def by_name(self) -> dict[str, Callable[[Mapping[str, str]], dict[str, Any]]]:
+    def by_name(self) -> dict[str, Callable[[Mapping[str, str]], Awaitable[dict[str, Any]]]]:
         """By the names that the admin port has for them; each takes the query."""
         return {
             "clients": self._clients,
@@ -49,21 +50,23 @@ class Questions:
             "survey": self._survey,
         }
 
-    def _clients(self, query: Mapping[str, str]) -> dict[str, Any]:
+    async def _clients(self, query: Mapping[str, str]) -> dict[str, Any]:
         """Who has a session here, by `from` on; or only `client`."""
         if "client" in query:
-            session = self._door.clients.sessions.get(query["client"])
-            is_here = session is not None and not session.is_departed
-            return {"clients": [self._client(session)] if session and is_here else [], "next": None}
-        names = self._names_from(query.get("from", ""))
-        rows = [self._client(self._door.clients.sessions[name]) for name in names[:CLIENTS]]
-        more = names[CLIENTS:]
-        return {"clients": rows, "next": urlencode({"from": more[0]}) if more else None}
+            client = query["client"]
+            names, more = [client] if self._is_here(client) else [], None
+        else:
+            names, more = await self._listing.page(query.get("from", ""), CLIENTS)
+        rows = [self._client(self._door.clients.sessions[name]) for name in names]
+        return {"clients": rows, "next": None if more is None else urlencode({"from": more})}
 
-    def _names_from(self, first: str) -> list[str]:
-        """The next clients' identifiers, one more than are looked at."""
-        names = (each.client_id for each in self._sessions() if each.client_id >= first)
-        return heapq.nsmallest(CLIENTS + 1, names)
+    def _client_ids(self) -> list[str]:
+        return self._door.clients.sessions.client_ids()
+
+    def _is_here(self, client: str) -> bool:
+        """Whether a client has a session here, and not only until it is elsewhere."""
+        session = self._door.clients.sessions.get(client)
+        return session is not None and not session.is_departed
 
     def _client(self, session: Session) -> dict[str, Any]:
         """Where a client is, and what it has not got yet."""
@@ -86,23 +89,22 @@ class Questions:
             row["away_s"] = round((self._door.node.clock.now_us() - session.left_us) / 1e6)
         return row
 
-    def _subscriptions(self, query: Mapping[str, str]) -> dict[str, Any]:
+    async def _subscriptions(self, query: Mapping[str, str]) -> dict[str, Any]:
         """What clients ask for: by `from` on, of which `skip` were named already."""
         first, skip = query.get("from", ""), int(query.get("skip", "0"))
+        clients, more = await self._listing.page(first, CLIENTS)
         end_s = time.monotonic() + TURN_S
         rows: list[dict[str, Any]] = []
-        clients = self._names_from(first)
-        for client in clients[:CLIENTS]:
+        for client in clients:
             skipped = skip if client == first else 0
             session = self._door.clients.sessions[client]
             for number, each in enumerate(islice(session.subscriptions.values(), skipped, None)):
                 if rows and time.monotonic() > end_s:
                     return {"subscriptions": rows, "next": _query(client, skipped + number)}
                 rows += _row(session, each)
-        more = clients[CLIENTS:]
-        return {"subscriptions": rows, "next": _query(more[0], 0) if more else None}
+        return {"subscriptions": rows, "next": None if more is None else _query(more, 0)}
 
-    def _why(self, query: Mapping[str, str]) -> dict[str, Any]:
+    async def _why(self, query: Mapping[str, str]) -> dict[str, Any]:
         """What this broker knows of a publication and a client that may get it.
 
         `client`, what `_attributes` takes, and, if that is known, the `publisher`; `skip` so many
@@ -116,7 +118,7 @@ class Questions:
             "publisher": self._published_by(publisher, query["topic"], attributes),
         }
 
-    def _onward(self, query: Mapping[str, str]) -> dict[str, Any]:
+    async def _onward(self, query: Mapping[str, str]) -> dict[str, Any]:
         """Where a publication goes from here: whom to, whether clients here get it, what keeps it.
 
         What `_attributes` takes, the `publisher`, and, of what comes from a neighbour, that as
@@ -134,7 +136,7 @@ class Questions:
         found = self._door.node.machine.onward(asked)
         return {"hops": None} if found is None else msgspec.to_builtins(found)
 
-    def _survey(self, _query: Mapping[str, str]) -> dict[str, Any]:
+    async def _survey(self, _query: Mapping[str, str]) -> dict[str, Any]:
         """What the system says to a planner; None: nothing."""
         return {"survey": self._door.node.machine.survey}
 
@@ -184,10 +186,6 @@ class Questions:
             "may_publish": permissions.may_publish(topic),
             "advertised": not promises or any(matches(each, attributes) for each in promises),
         }
-
-    def _sessions(self) -> Iterator[Session]:
-        """Those that are here, and not only until they are elsewhere."""
-        return (each for each in self._door.clients.sessions if not each.is_departed)
 
 
 def _queue(session: Session) -> dict[str, int]:

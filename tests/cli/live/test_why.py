@@ -205,7 +205,7 @@ async def test_a_page_of_subscriptions_takes_no_long_turn(
         query: str | None = ""
         pages = 0
         while query is not None:
-            answer = ask(dict(parse_qsl(query)))
+            answer = await ask(dict(parse_qsl(query)))
             rows += [(row["client"], row["topic_filter"]) for row in answer["subscriptions"]]
             query = answer["next"]
             pages += 1

@@ -52,7 +52,7 @@ Status = Callable[[], Mapping[str, Any]]
 # What is missing until the broker is ready; nothing when it is.
 Missing = Callable[[], list[str]]
 # A page of the answer to a question, by the query.
-Page = Callable[[Mapping[str, str]], Mapping[str, Any]]
+Page = Callable[[Mapping[str, str]], Awaitable[Mapping[str, Any]]]
 # Does what the operator asks for, by the query and who it is (OPERATOR); why not, or nothing.
 Order = Callable[[Mapping[str, str]], Awaitable[str]]
 Answer = Callable[[Request], Awaitable[Response]]
@@ -116,7 +116,7 @@ def admin_app(
 
     async def answer(request: Request) -> Response:
         try:
-            page = questions[request.url.path.removeprefix("/")](request.query_params)
+            page = await questions[request.url.path.removeprefix("/")](request.query_params)
         except ValueError as error:
             return JSONResponse({"problem": str(error)}, 400)
         return JSONResponse(dict(page))
