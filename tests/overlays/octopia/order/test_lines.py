@@ -13,6 +13,7 @@ from shoal.model import MessageId, Publication
 from shoal.overlays.octopia.order import lines as lines_module
 from shoal.overlays.octopia.order.lines import Entry, Lines
 from tests.examples import examples
+from tests.unread import Unread
 
 ORDER_US, DOUBT_US = 1_000, 100
 FIRST = 50
@@ -230,3 +231,20 @@ def test_who_waits_for_a_word_in_vain_gives_up(is_taken_back: bool) -> None:
     # What it waited for is no news then.
     assert numbers(lines.open("H", "P", 8, due_us)) == []
     assert numbers(lines.arrive("H", "P", 8, entry(8), due_us, is_near=False)[1]) == [8]
+
+
+def test_whether_a_host_has_lines_is_known_without_a_look_at_others() -> None:
+    """Each publication without a number asks, and 10,000 publishers may have one."""
+    lines = Lines(ORDER_US, DOUBT_US)
+    for client in range(100):
+        lines.begin("H", f"P{client}", FIRST, 0)
+    lines.begin("I", "P0", FIRST, 0)
+    lines._lines = Unread(lines._lines)
+    assert [lines.has_of(host) for host in ("H", "I", "J")] == [True, True, False]
+    for client in range(100):
+        lines.begin("H", f"P{client}", FIRST, 0)  # once more
+        lines.end("H", f"P{client}", FIRST, 0)
+        assert lines.has_of("H") == (client < 99)
+    lines._lines = lines._lines.rows()
+    assert lines.lost("I") == []
+    assert not lines.has_of("I")

@@ -25,6 +25,7 @@ that may be behind by a little only.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from itertools import chain
 from math import inf
@@ -135,6 +136,8 @@ class Lines:
         self._doubt_us = doubt_us
         self._is_linked = is_linked
         self._lines: dict[Name, _Line] = {}
+        # Of each host, how many of its publishers have one.
+        self._counts: Counter[BrokerId] = Counter()
         self._held = 0
         self._keys = 0
         # Until when what is missing may have been lost with a link.
@@ -146,7 +149,7 @@ class Lines:
 
     def has_of(self, host: BrokerId) -> bool:
         """Whether any of a host's publishers has a line."""
-        return any(name == host for name, _ in self._lines)
+        return host in self._counts
 
     @property
     def due_us(self) -> int | None:
@@ -249,7 +252,18 @@ class Lines:
         return key, self._give_up(name, line, line.waiting, now_us) if self._held > MOST else []
 
     def _line(self, host: BrokerId, client: ClientId) -> _Line:
-        return self._lines.setdefault((host, client), _Line())
+        line = self._lines.get((host, client))
+        if line is None:
+            line = self._lines[host, client] = _Line()
+            self._counts[host] += 1
+        return line
+
+    def _forget(self, name: Name) -> _Line:
+        host, _ = name
+        self._counts[host] -= 1
+        if not self._counts[host]:
+            del self._counts[host]
+        return self._lines.pop(name)
 
     def _go_on(self, name: Name, line: _Line, now_us: int) -> list[Entry]:
         """Those whose turn it is."""
@@ -268,7 +282,7 @@ class Lines:
                 line.expected = line.unnumbered = None
             else:
                 found += self._take(line, (), inf)
-                del self._lines[name]
+                self._forget(name)
         elif found:
             line.due_us = self._due_us(name[0], line, now_us)
         return found
@@ -307,7 +321,7 @@ class Lines:
         """The link to a host is lost: its lines are forgotten; what was held."""
         found: list[Entry] = []
         for name in [each for each in self._lines if each[0] == host]:
-            line = self._lines.pop(name)
+            line = self._forget(name)
             found += self._take(line, list(line.held), inf)
         return found
 
