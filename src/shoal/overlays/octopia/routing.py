@@ -417,20 +417,22 @@ class Routing:
     def changed(self, now_us: int, out: list[Effect], *, is_retried: bool = True) -> None:
         """Links, tables or places have changed: what is kept may have a way now."""
         self.reaching.clear()
-        self._secondary.clear()
-        self._secondary.update(self._product.near(self._broker))
+        near = set(self._product.near(self._broker))
+        if near != self._secondary:
+            self._secondary.clear()
+            self._secondary.update(near)
+            self.clearing.changed()
         if not is_retried:
             return
         kept = self.kept.take()
         for key, part in in_order(kept):
             out.append(Continue(key))
-            regions, shifts = frozenset(part.regions), part.shifts
-            self._go(
-                part.publications, part.hops, None, part.owed, regions, now_us, out, key, shifts
-            )
+            publications, hops, owed, regions, shifts = part
+            self._go(publications, hops, None, owed, frozenset(regions), now_us, out, key, shifts)
         out += [Settled(key) for key in kept if key not in self.kept]
         if kept:
             out.append(Continue(None))
+            self.clearing.changed()
         self.clearing.go_on(now_us, out)
 
     def returned(self, now_us: int, out: list[Effect]) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from random import Random
+from unittest.mock import patch
 
 import pytest
 
-from shoal.broker.effects import LinkChanged, LinkState, Returned
+from shoal.broker.effects import Effect, LinkChanged, LinkState, Returned
+from shoal.broker.messages import Advertise
 from shoal.overlays.octopia.messages import (
     Notification,
     NumbersBegin,
@@ -16,9 +18,10 @@ from shoal.overlays.octopia.messages import (
     WayClosed,
     WayLost,
 )
+from shoal.overlays.octopia.order.clearing import Clearing
 from shoal.overlays.octopia.order.gate import TIMER
 from shoal.overlays.octopia.routing import RETRY
-from tests.broker.transcript import publish
+from tests.broker.transcript import advertisement, publish
 from tests.overlays.octopia.order.crowded import (
     CROWDED,
     carry_all_but,
@@ -28,6 +31,22 @@ from tests.overlays.octopia.order.crowded import (
     wait_in_vain,
 )
 from tests.overlays.octopia.stages import ProductStage
+
+
+@pytest.fixture(autouse=True)
+def _is_all_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever goes on has said all that there is to say, whether or not all were looked at."""
+    go_on = Clearing.go_on
+
+    def checked(self: Clearing, now_us: int, out: list[Effect]) -> None:
+        go_on(self, now_us, out)
+        more: list[Effect] = []
+        self.changed()
+        go_on(self, now_us, more)
+        assert more == []
+
+    monkeypatch.setattr(Clearing, "go_on", checked)
+
 
 # Of the region of the publisher: its host, and who carries for it.
 HOST, CARRIER, GATE, NEXT = "b2", "b1", "b0", "a0"
@@ -231,3 +250,43 @@ def test_in_order_whenever_what_arrives(seed: int) -> None:
     assert found == sorted(found)
     assert set(range(20, 30)) <= set(found)
     assert not held(here).keys() - {GATE}
+
+
+def test_publishers_of_a_lost_gate_are_looked_at_when_something_has_changed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All were, after every publication: 8 ms for each with 10,000 of them."""
+    monkeypatch.undo()  # the fixture has all looked at
+    here = stage()
+    names = [f"P{number}" for number in range(20)]
+    for name in names:
+        here.ask(HOST, name, Advertise(advertisement(name, publisher=name)))
+    here.settle()
+    here.congest(CROWDED)
+    for name in names:
+        here.ask(HOST, name, publish(1, publisher=name))
+    kill(here, GATE, CARRIER)
+    enter_by(here, NEXT)
+    carry_all_but(here, (CARRIER, GATE), (HOST, CARRIER))
+    looked_at: list[int] = []
+    is_cleared = Clearing.is_cleared
+
+    def counted(self: Clearing, cluster: int) -> bool:
+        looked_at.append(cluster)
+        return is_cleared(self, cluster)
+
+    with patch.object(Clearing, "is_cleared", counted):
+        for name in names:
+            here.ask(HOST, name, publish(2, publisher=name))
+        assert len(here.brokers[HOST].strategy.routing.numbering._late) == len(names)
+        assert len(looked_at) <= 3 * len(names)
+        looked_at.clear()
+        for name in names:
+            here.ask(HOST, name, publish(3, publisher=name))
+        assert looked_at == []
+    here.settle()
+    wait_in_vain(here, NEXT)
+    here.settle()
+    found = [each.routed.publication for _, each in here.deliveries if each.client == "S1"]
+    for name in names:
+        assert [each.sequence for each in found if each.publisher == name] == [2, 3]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from random import Random
+from typing import Any
 
 import msgspec
 import pytest
@@ -387,3 +388,27 @@ def test_what_is_numbered_for_a_gate_that_goes_comes_there_before_the_sweep(
     here.settle()
     assert got(here, "S1") == [1, 2, 3]
     assert ("b2", "a0") in {ends[:2] for ends in here.sent(Notification)}
+
+
+class Front(OrderedDict[Any, Any]):
+    """Only its front is looked at."""
+
+    def items(self) -> Any:
+        raise AssertionError("all are looked at")
+
+    keys = items
+
+
+def test_numberings_that_ended_long_ago_are_forgotten_from_the_front() -> None:
+    """All that had ended were copied at each end: 1 ms with 10,000 of them."""
+    here, order_us = stage(), DEFAULTS.order_us
+    numbering = here.brokers["b2"].strategy.routing.numbering
+    numbering._ended = Front()
+    parts = range(1, 9)
+    for part in parts:
+        publications = (routed(1, "b2", f"P{part}"),)
+        now_us = part * order_us // 4
+        numbering.number(publications, {0: "b0"}, {"b1": 0b001}, {}, now_us, [])
+        numbering.end(f"P{part}", now_us, [])
+    remembered = [part for part in parts if numbering.gate_of((f"P{part}", 0)) == "b0"]
+    assert remembered == [4, 5, 6, 7, 8]

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from shoal.broker.effects import LinkChanged, LinkState, SetTimer, Started, TimerFired
 from shoal.broker.machine import Broker
-from shoal.broker.messages import Advertise, Subscribe
+from shoal.broker.messages import Advertise, RoutedPublication, Subscribe
+from shoal.model import MessageId
 from shoal.overlays.octopia.known import exchange
 from shoal.overlays.octopia.parameters import Parameters
 from shoal.overlays.octopia.places.roster import Place, Places, Stay
 from shoal.overlays.octopia.routing import RETRY
+from shoal.overlays.octopia.ways.copies import bits_of
 from shoal.overlays.octopia.ways.keeping import QUARTERS, TIMER
 from shoal.overlays.registry import strategy_factory
 from tests.broker.transcript import advertisement, publish, subscription
+from tests.examples import examples
 from tests.overlays.octopia.order.crowded import break_and_return
 from tests.overlays.octopia.stages import ProductStage, rows
+from tests.unread import Unread
 
 MINUTE_US = 60_000_000
 
@@ -122,3 +128,47 @@ def test_what_comes_back_for_a_cluster_whose_last_broker_has_left_counts_as_sett
     for _ in range(QUARTERS + 1):
         here.fire("a0", TIMER)
     assert here.brokers["a0"].strategy.description["kept"] == 0
+
+
+CLIENTS, HOSTS, CLUSTERS = ("P", "Q"), ("a0", "b1"), (0, 1, 2)
+RUNS = st.tuples(
+    st.sampled_from(HOSTS),
+    st.lists(st.sampled_from(CLIENTS), min_size=1, max_size=3),
+    st.sets(st.sampled_from(CLUSTERS), min_size=1),
+    st.sets(st.sampled_from(CLUSTERS)),
+)
+
+
+@settings(max_examples=examples(100))
+@given(st.lists(st.one_of(st.none(), RUNS), max_size=12))
+def test_whose_publications_wait_is_known_without_a_look_at_all(
+    steps: list[tuple[str, list[str], set[int], set[int]] | None],
+) -> None:
+    """As it is found by going over all that is kept; None: all is taken out."""
+    keeping = ProductStage().brokers["b2"].strategy.routing.kept
+    parts: list[tuple[str, list[str], set[int], set[int]]] = []
+    for step in steps:
+        if step is None:
+            assert sum(map(len, keeping.take().values())) == len(parts)
+            parts.clear()
+        else:
+            host, publishers, owed, numbered = step
+            run = tuple(
+                RoutedPublication(
+                    publish(1, publisher=each).publications[0], MessageId(host, each, 1)
+                )
+                for each in publishers
+            )
+            shifts = dict.fromkeys(numbered, 5)
+            keeping.keep(run, 1, bits_of(owed), (), 0, [], None, shifts)
+            parts.append(step)
+    keeping._kept = Unread(keeping._kept)
+    for cluster in CLUSTERS:
+        here = [part for part in parts if cluster in part[2]]
+        for host in HOSTS:
+            found = any(part[0] == host and cluster in part[3] for part in here)
+            assert keeping.has_of(host, cluster) == found
+        for client in CLIENTS:
+            theirs = [part for part in here if client in part[1]]
+            assert keeping.has_for(client, cluster) == bool(theirs)
+            assert keeping.holds_up(client, cluster) == any(cluster not in p[3] for p in theirs)

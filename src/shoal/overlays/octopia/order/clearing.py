@@ -66,20 +66,28 @@ class Clearing:
         self._asked: dict[BrokerId, dict[BrokerId, int]] = {}
         # By cluster: who has to answer this broker yet; None: nobody can say.
         self._awaited: dict[int, set[BrokerId] | None] = {}
+        # Whether what follows from all this may be another than when hosts were looked at last.
+        self._is_changed = False
 
     def _around(self, gate: BrokerId) -> list[BrokerId]:
         return sorted(each for each in self._near if each != gate and self._is_linked(each))
+
+    def changed(self) -> None:
+        """Others may be near now, or what was kept is not any more."""
+        self._is_changed = True
 
     # --- links --------------------------------------------------------------------------------
 
     def lost(self, gate: BrokerId, cluster: int) -> None:
         """The link to a gate of this region is lost."""
+        self._is_changed = True
         self._lost[gate] = cluster
         self._closed.pop(gate, None)
         self._awaited[cluster] = None
 
     def linked(self, broker: BrokerId, out: list[Effect]) -> None:
         """The link to a broker of this region is up, maybe anew: nothing has been said over it."""
+        self._is_changed = True
         for others in self._others.values():
             others.discard(broker)
         for asked in self._asked.values():
@@ -97,6 +105,7 @@ class Clearing:
 
     def returned(self, out: list[Effect]) -> None:
         """What those whose links are lost had not settled is back."""
+        self._is_changed = True
         lost, self._lost = self._lost, {}
         for gate, cluster in lost.items():
             self._rounds += 1
@@ -115,6 +124,7 @@ class Clearing:
         gate = message.gate
         if source not in self._near or gate not in self._near:
             return
+        self._is_changed = True
         closed = self._closed.get(gate)
         awaited = None if closed is None else self._awaited.get(closed.cluster)
         if type(message) is WayClosed:
@@ -133,7 +143,9 @@ class Clearing:
         """A publisher's publications are carried to clusters anew, where copies owe any."""
         if self._awaited:
             for cluster in [each for bits in copies.values() for each in clusters_of(bits)]:
-                self._awaited.pop(cluster, None)
+                if cluster in self._awaited:
+                    self._is_changed = True
+                    del self._awaited[cluster]
 
     # --- what follows -------------------------------------------------------------------------
 
@@ -143,8 +155,15 @@ class Clearing:
             if asked:
                 self._answer(gate, asked, out)
         if self._numbering.is_late:
-            has_for = self._kept.has_for
-            self._numbering.open(self.is_cleared, self.will_be_cleared, has_for, now_us, out)
+            self._numbering.open(
+                self.is_cleared,
+                self.will_be_cleared,
+                self._kept.has_for,
+                now_us,
+                out,
+                is_changed=self._is_changed,
+            )
+        self._is_changed = False
 
     def _answer(self, gate: BrokerId, asked: dict[BrokerId, int], out: list[Effect]) -> None:
         """Answer those of whom nothing more comes, nor is here to be given back."""

@@ -23,6 +23,7 @@ numbered, which goes over that link alone, is before or behind it.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 
 from shoal.broker.effects import Effect, Send
@@ -63,9 +64,11 @@ class Numbering:
         self._parameters = parameters
         self._numbers: dict[Stream, _Numbers] = {}
         # Those that have ended `since_us`, in this order: what they numbered may come back.
-        self._ended: dict[Stream, _Numbers] = {}
+        self._ended: OrderedDict[Stream, _Numbers] = OrderedDict()
         # Of which their gates cannot know what may come.
         self._late: set[Stream] = set()
+        # Of these, those whose gates have been told so since all were looked at.
+        self._new: set[Stream] = set()
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -134,6 +137,7 @@ class Numbering:
     ) -> None:
         """Tell who is the gate now that it cannot know more."""
         self._late.add(stream)
+        self._new.add(stream)
         numbers.is_promised = False
         numbers.gate, numbers.oldest = gate, numbers.first
         numbers.since_us = now_us + self._parameters.doubt_us
@@ -146,18 +150,22 @@ class Numbering:
         waits: Callable[[ClientId, int], bool],
         now_us: int,
         out: list[Effect],
+        *,
+        is_changed: bool,
     ) -> None:
         """Tell gates that nothing of before comes any more, or that they will be told.
 
-        Nothing of a publisher that is to be sent to a cluster yet `waits` here then.
+        Nothing of a publisher that is to be sent to a cluster yet `waits` here then.  Whether any
+        of these answers `is_changed` since this was asked last: else only who is new is looked at.
         """
-        for stream in sorted(self._late):
+        streams, self._new = sorted(self._late if is_changed else self._new), set()
+        for stream in streams:
             numbers, (client, cluster) = self._numbers[stream], stream
             if numbers.gate is None:
                 continue
             if is_cleared(cluster):
                 if not waits(client, cluster):
-                    self._late.discard(stream)
+                    self._is_in_time(stream)
                     numbers.since_us = now_us
                     out.append(Send(numbers.gate, NumbersOpen(client, numbers.next)))
             elif will_be_cleared(cluster):
@@ -170,21 +178,23 @@ class Numbering:
 
     def _begin(self, stream: Stream, gate: BrokerId, first: int, now_us: int) -> _Numbers:
         numbers = self._numbers[stream] = _Numbers(gate, first, now_us)
-        self._late.discard(stream)
         before = self._ended.pop(stream, None)
         if before is not None and before.gate == gate:
             numbers.oldest = before.oldest
         return numbers
 
+    def _is_in_time(self, stream: Stream) -> None:
+        """Its gate need not know more."""
+        self._late.discard(stream)
+        self._new.discard(stream)
+
     def _end(self, stream: Stream, now_us: int) -> None:
         """Remember a numbering, as long as gates wait for what it numbered."""
-        self._late.discard(stream)
+        self._is_in_time(stream)
         numbers = self._ended[stream] = self._numbers.pop(stream)
         numbers.since_us = now_us
-        for each, before in list(self._ended.items()):
-            if now_us - before.since_us <= self._parameters.order_us:
-                break
-            del self._ended[each]
+        while now_us - next(iter(self._ended.values())).since_us > self._parameters.order_us:
+            self._ended.popitem(last=False)
 
     def _may_end(self, numbers: _Numbers, now_us: int) -> bool:
         assert numbers.gate is not None
@@ -201,7 +211,7 @@ class Numbering:
                 self._end(stream, now_us)
             else:
                 del self._numbers[stream]
-                self._late.discard(stream)
+                self._is_in_time(stream)
 
     def known(
         self,

@@ -8,7 +8,7 @@ of this broker, after which what others have said is yet to be read, counts for 
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Mapping
 from itertools import chain
 from typing import NamedTuple
 
@@ -59,7 +59,11 @@ class Keeping:
         self._parameters = parameters
         self._still = still
         self._kept: dict[Key, list[Kept]] = {}
+        # Of it, the publishers and clusters: of all, and of what is not numbered for them; and the
+        # hosts, with clusters for which it is.
+        self._owed: set[tuple[ClientId, int]] = set()
         self._streams: set[tuple[ClientId, int]] = set()
+        self._numbered: set[tuple[BrokerId, int]] = set()
         self._number = 0
         # Whether what was unsettled at a neighbour that is lost may yet come back, to be kept.
         self.is_returning = False
@@ -99,26 +103,14 @@ class Keeping:
 
     def has_for(self, client: ClientId, cluster: int) -> bool:
         """Whether any of a publisher's publications to a cluster wait, numbered or not."""
-        return any(
-            each.publication.publisher == client
-            for part in self._to(cluster)
-            for each in part.publications
-        )
+        return (client, cluster) in self._owed
 
     def has_of(self, host: BrokerId, cluster: int) -> bool:
         """Whether anything of a host waits that is numbered for a cluster."""
-        return any(
-            cluster in part.shifts and part.publications[0].message_id.broker == host
-            for part in self._to(cluster)
-        )
-
-    def _to(self, cluster: int) -> Iterator[Kept]:
-        """What waits for a way to a cluster."""
-        all_parts = chain.from_iterable(self._kept.values())
-        return (part for part in all_parts if part.owed >> cluster & 1)
+        return (host, cluster) in self._numbered
 
     def holds_up(self, client: ClientId, cluster: int) -> bool:
-        """Whether a publisher's publications to a cluster wait."""
+        """Whether a publisher's publications to a cluster wait that are not numbered for it."""
         return (client, cluster) in self._streams
 
     def keep(
@@ -145,16 +137,22 @@ class Keeping:
         if any(self._on(each) not in self._still for each in regions):
             publications = tuple(again(routed) for routed in publications)
         self._kept.setdefault(key, []).append(Kept(publications, hops, owed, regions, shifts))
-        for routed in publications:
-            publisher = routed.publication.publisher
-            waiting = [each for each in clusters_of(owed) if each not in shifts]
-            self._streams |= {(publisher, cluster) for cluster in waiting}
+        publishers = {routed.publication.publisher for routed in publications}
+        for cluster in clusters_of(owed):
+            streams = {(publisher, cluster) for publisher in publishers}
+            self._owed |= streams
+            if cluster in shifts:
+                self._numbered.add((publications[0].message_id.broker, cluster))
+            else:
+                self._streams |= streams
         self._set_timer(now_us, out)
 
     def take(self) -> Mapping[Key, list[Kept]]:
         """Take all of it out, by key."""
         kept, self._kept = self._kept, {}
+        self._owed.clear()
         self._streams.clear()
+        self._numbered.clear()
         return kept
 
     # --- how long -----------------------------------------------------------------------------
