@@ -46,6 +46,7 @@ from tests.overlays.octopia.order.crowded import (
     wait_in_vain,
 )
 from tests.overlays.octopia.stages import ProductStage
+from tests.unread import Unread
 
 DEFAULTS = Parameters()
 
@@ -412,3 +413,22 @@ def test_numberings_that_ended_long_ago_are_forgotten_from_the_front() -> None:
         numbering.end(f"P{part}", now_us, [])
     remembered = [part for part in parts if numbering.gate_of((f"P{part}", 0)) == "b0"]
     assert remembered == [4, 5, 6, 7, 8]
+
+
+def test_a_publisher_that_leaves_ends_its_own_numbers() -> None:
+    """All that are numbered were looked at, 0.5 ms with 10,000 of them."""
+    here = stage()
+    for name in ("P", "Q"):
+        here.ask("b2", name, Advertise(advertisement(name, publisher=name)))
+    here.settle()
+    here.congest(CROWDED)
+    for name in ("P", "Q"):
+        here.ask("b2", name, publish(1, publisher=name))
+    numbering = here.brokers["b2"].strategy.routing.numbering
+    numbering._numbers = Unread(numbering._numbers)
+    here.ask("b2", "P", Goodbye())
+    here.ask("b2", "P", Goodbye())
+    assert numbering._numbers.rows().keys() == {("Q", 0)}
+    assert numbering.gate_of(("P", 0)) == "b0"  # of what has ended
+    here.settle()
+    assert [each.publisher for _, _, each in here.sent(NumbersEnd)] == ["P"]

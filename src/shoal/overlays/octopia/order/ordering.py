@@ -63,6 +63,7 @@ class Numbering:
         self._outputs = outputs
         self._parameters = parameters
         self._numbers: dict[Stream, _Numbers] = {}
+        self._clusters: dict[ClientId, dict[int, None]] = {}
         # Those that have ended `since_us`, in this order: what they numbered may come back.
         self._ended: OrderedDict[Stream, _Numbers] = OrderedDict()
         # Of which their gates cannot know what may come.
@@ -177,11 +178,26 @@ class Numbering:
                 self._go_on_at(numbers.gate, stream, numbers, now_us, out)
 
     def _begin(self, stream: Stream, gate: BrokerId, first: int, now_us: int) -> _Numbers:
-        numbers = self._numbers[stream] = _Numbers(gate, first, now_us)
+        numbers = self._put(stream, _Numbers(gate, first, now_us))
         before = self._ended.pop(stream, None)
         if before is not None and before.gate == gate:
             numbers.oldest = before.oldest
         return numbers
+
+    def _put(self, stream: Stream, numbers: _Numbers) -> _Numbers:
+        client, cluster = stream
+        self._numbers[stream] = numbers
+        self._clusters.setdefault(client, {})[cluster] = None
+        return numbers
+
+    def _take(self, stream: Stream) -> _Numbers:
+        client, cluster = stream
+        self._is_in_time(stream)
+        clusters = self._clusters[client]
+        del clusters[cluster]
+        if not clusters:
+            del self._clusters[client]
+        return self._numbers.pop(stream)
 
     def _is_in_time(self, stream: Stream) -> None:
         """Its gate need not know more."""
@@ -190,8 +206,7 @@ class Numbering:
 
     def _end(self, stream: Stream, now_us: int) -> None:
         """Remember a numbering, as long as gates wait for what it numbered."""
-        self._is_in_time(stream)
-        numbers = self._ended[stream] = self._numbers.pop(stream)
+        numbers = self._ended[stream] = self._take(stream)
         numbers.since_us = now_us
         while now_us - next(iter(self._ended.values())).since_us > self._parameters.order_us:
             self._ended.popitem(last=False)
@@ -204,14 +219,14 @@ class Numbering:
 
     def end(self, client: ClientId, now_us: int, out: list[Effect]) -> None:
         """A publisher leaves."""
-        for stream in [each for each in self._numbers if each[0] == client]:
+        for cluster in [*self._clusters.get(client, ())]:
+            stream = client, cluster
             numbers = self._numbers[stream]
             if numbers.gate is not None:
                 out.append(Send(numbers.gate, NumbersEnd(client, numbers.next)))
                 self._end(stream, now_us)
             else:
-                del self._numbers[stream]
-                self._is_in_time(stream)
+                self._take(stream)
 
     def known(
         self,
@@ -258,7 +273,7 @@ class Numbering:
         for stream in [each for each, ended in self._ended.items() if ended.gate == gate]:
             numbers = self._ended.pop(stream)
             if now_us - numbers.since_us <= self._parameters.order_us:
-                self._numbers[stream] = numbers
+                self._put(stream, numbers)
         for numbers in self._numbers.values():
             if numbers.gate == gate:
                 numbers.gate = None
