@@ -9,7 +9,7 @@ import pytest
 
 from shoal.broker.custody import Custody
 from shoal.broker.effects import LinkChanged, LinkState, Requested
-from shoal.broker.messages import Subscribe
+from shoal.broker.messages import Goodbye, Subscribe
 from shoal.overlays.bluedove.messages import Match, Matched, Receipt, Results
 from shoal.overlays.bluedove.parameters import Order
 from tests.broker.transcript import subscription
@@ -172,3 +172,19 @@ def test_order_holds_whatever_happens(seed: int) -> None:
     cluster.run(60)
     assert came(cluster) == list(range(number))
     assert not cluster.unsettled
+
+
+def test_who_comes_again_has_other_numbers_than_before() -> None:
+    """A number of each publisher was kept for ever, 115 bytes."""
+    cluster = made()
+    dispatcher = cluster.strategies["D1"].dispatcher
+    for first in range(0, 200, 4):
+        publish(cluster, [], first, 1, 2, 3, 4)
+        cluster.settle()
+        cluster.ask("D1", "P", Goodbye())
+        assert not dispatcher._numbers
+        if first % 16:
+            cluster.now_us += 3
+    ids = [effect.routed.message_id for _, effect in cluster.deliveries]
+    assert [each.number for each in ids] == sorted({each.number for each in ids})
+    assert came(cluster) == list(range(200))

@@ -51,6 +51,7 @@ class Clients:
                 self._unsubscribe([id], now_us, out)
             case Goodbye():
                 self._publishers.detach(client)
+                self._routing.giving_back.left(client)
                 self._routing.numbering.end(client, now_us, out)
                 for advertisement in self._hosted.of(client):
                     self._unadvertise(advertisement.id, out)

@@ -68,7 +68,10 @@ class Dispatcher:
         self._node = node
         self.home = Home(node)
         self.outbox = Outbox(node)
+        # The number of each client's next publication, unless the time is higher by then; and the
+        # highest of clients that have left: one of them may come again at once.
         self._numbers: dict[ClientId, int] = {}
+        self._unused_number = 0
         self._untold = dict.fromkeys(name for name in node.expected if name != node.broker)
         self._greeting: dict[BrokerId, None] = {}
         self._pulled_us = 0
@@ -101,6 +104,7 @@ class Dispatcher:
             case Unsubscribe(subscription_id):
                 self.home.unsubscribe(client, subscription_id, now_us, out)
             case Goodbye():
+                self._unused_number = max(self._unused_number, self._numbers.pop(client, 0))
                 self.home.leave(client, now_us, out)
             case Advertise() | Unadvertise():
                 pass  # nothing is routed by them here
@@ -122,7 +126,7 @@ class Dispatcher:
 
         Numbers start at the time, so that a dispatcher that comes back never gives one again.
         """
-        number = max(self._numbers.get(client, 0), now_us)
+        number = max(self._numbers.get(client, self._unused_number), now_us)
         accepted = []
         for publication in publications:
             if publication.publisher != client:

@@ -10,6 +10,7 @@ what it has published in this life.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import groupby
 
@@ -23,6 +24,8 @@ from shoal.overlays.octopia.order.lines import Entry
 from shoal.overlays.octopia.order.ordering import shifts_of
 from shoal.overlays.octopia.ways.keeping import again
 
+# Of so many publishers that have left it is known which of their publications are of this life.
+MOST_LEFT = 50_000
 # The hops of what was carried by one broker when its gate gives it back to that one.
 THERE_AND_BACK = 3
 
@@ -55,6 +58,9 @@ class GivingBack:
         self._is_silent = is_silent
         # By publisher, above the numbers of all that it published since this broker started.
         self._unused_numbers: dict[ClientId, int] = {}
+        # Those of publishers that have left, in this order; and above all that are forgotten.
+        self._left: OrderedDict[ClientId, int] = OrderedDict()
+        self._long_left = 0
         # What goes back to hosts that have yet to speak.
         self._waiting: dict[BrokerId, list[tuple[Key, Notification]]] = {}
         self._keys = 0
@@ -69,6 +75,23 @@ class GivingBack:
             _, client, number = publications[-1].message_id
             self._unused_numbers[client] = number + 1
 
+    def left(self, client: ClientId) -> None:
+        """A client of this broker has left; what it has published may come back yet.
+
+        What is forgotten is sent again rather than lost: who comes has numbers above all who left.
+        """
+        number = self._unused_numbers.pop(client, None)
+        if number is None:
+            return
+        self._left[client] = number
+        self._left.move_to_end(client)
+        if len(self._left) > MOST_LEFT:
+            self._long_left = max(self._long_left, self._left.popitem(last=False)[1])
+
+    def _unused_number(self, client: ClientId) -> int:
+        number = self._unused_numbers.get(client)
+        return self._left.get(client, self._long_left) if number is None else number
+
     def of_this_life(self, message: Notification) -> Notification:
         """Without what comes back that was published here before this broker was killed.
 
@@ -76,12 +99,11 @@ class GivingBack:
         """
         if all(each.message_id.broker != self._broker for each in message.publications):
             return message
-        unused = self._unused_numbers
         found = tuple(
             each
             for each in message.publications
             if each.message_id.broker != self._broker
-            or each.message_id.number < unused.get(each.message_id.publisher, 0)
+            or each.message_id.number < self._unused_number(each.message_id.publisher)
             or not each.publication.assured
         )
         return msgspec.structs.replace(message, publications=found)
