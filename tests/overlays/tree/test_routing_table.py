@@ -82,7 +82,8 @@ def test_after_any_history_the_table_equals_one_made_anew() -> None:
             case 3 if table.subscriptions:
                 table.remove_subscription(random.choice(list(table.subscriptions.values())))
             case 4 if table.advertisements:
-                random.choice(list(table.advertisements.values())).last_hop = random.choice("AB")
+                row = random.choice(list(table.advertisements.values()))
+                table.turn_advertisement(row, random.choice("AB"))
             case 5 if table.subscriptions:
                 entry = random.choice(list(table.subscriptions.values()))
                 table.turn_subscription(entry, random.choice(["A", "B", None]))

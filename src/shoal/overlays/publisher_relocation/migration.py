@@ -220,11 +220,12 @@ class Migrations:
         A path that breaks towards the source brings no more publications: the migration ends
         here.  Where it breaks towards the target, the publisher is out of reach.
         """
-        rows = () if state is LinkState.ENDED else self._tree.tables.advertisements.values()
+        tables = self._tree.tables
+        rows = () if state is LinkState.ENDED else tables.advertised_from(neighbour)
         for row in rows:
-            turned_us = row.turned_us
-            if row.last_hop == neighbour and turned_us is not None and now_us < turned_us + HOLD_US:
-                row.last_hop, row.adopted, row.has_turned = None, True, True
+            if row.turned_us is not None and now_us < row.turned_us + HOLD_US:
+                tables.turn_advertisement(row, None)
+                row.adopted = row.has_turned = True
                 self._hold(row.advertisement.publisher, now_us, out)
         self._tree.relink(neighbour, state, now_us, out)
         self._retractions.forget(neighbour)
@@ -341,8 +342,8 @@ class Migrations:
         if row is None:
             row = propagation.place(advertisement, target_hop, move.moves, source_hop, out)
         row.has_turned |= row.last_hop != target_hop
-        row.last_hop, row.moves = target_hop, move.moves
-        row.adopted, row.turned_us = False, now_us
+        propagation.tables.turn_advertisement(row, target_hop)
+        row.moves, row.adopted, row.turned_us = move.moves, False, now_us
         return row
 
     def _tell_newer(
@@ -417,8 +418,10 @@ class Migrations:
         Until then nobody hears anew that it is here: what is taken back for that would be missed
         by what it has published before.
         """
-        for row in self._tree.tables.advertisements.values():
-            if row.advertisement.publisher == publisher and row.moves == move.moves:
+        tables = self._tree.tables
+        for id in tables.published.of(publisher):
+            row = tables.advertisements[id]
+            if row.moves == move.moves:
                 row.adopted = True
 
 

@@ -105,7 +105,9 @@ class Relocation(AroundTree):
                 if row is not None:
                     self._drop_gone({row.advertisement.publisher}, out)
             case AdvertisementsSaid():
-                before = self._advertised()
+                # No rows go but the neighbour's.
+                rows = self.tables.advertised_from(neighbour)
+                before = {row.advertisement.publisher for row in rows}
                 self.tree.receive(neighbour, message, now_us, out)
                 self._drop_gone(before, out)
             case Subscribe(subscription):
@@ -191,7 +193,8 @@ class Relocation(AroundTree):
     def relink(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
         """A link came up, failed or ended, as links do."""
         self.migrations.link(neighbour, state, now_us, out)
-        self.tracer.link(neighbour, state is LinkState.UP, self._advertised(), now_us, out)
+        publishers = self.tables.published.clients
+        self.tracer.link(neighbour, state is LinkState.UP, publishers, now_us, out)
 
     def parting(self, neighbours: Iterable[BrokerId], now_us: int, out: list[Effect]) -> None:
         self.tree.parting(neighbours, now_us, out)
@@ -203,10 +206,11 @@ class Relocation(AroundTree):
         self, old: BrokerId | None, new: tuple[BrokerId, ...], now_us: int, out: list[Effect]
     ) -> None:
         """The tracer asks those that there are."""
+        publishers = self.tables.published.clients
         if old is not None:
-            self.tracer.link(old, False, self._advertised(), now_us, out)
+            self.tracer.link(old, False, publishers, now_us, out)
         for neighbour in new:
-            self.tracer.link(neighbour, True, self._advertised(), now_us, out)
+            self.tracer.link(neighbour, True, publishers, now_us, out)
 
     # --- steps --------------------------------------------------------------------------------
 
@@ -224,10 +228,6 @@ class Relocation(AroundTree):
         self.migrations.arrived(client, request.moves)
         if known is not None and known.advertisement != advertisement:
             self.tracer.changed(client, out)  # the brokers downstream have forgotten, too
-
-    def _advertised(self) -> set[ClientId]:
-        """The publishers that the network has."""
-        return set(self.tables.published.clients)
 
     def _drop_gone(self, publishers: set[ClientId], out: list[Effect]) -> None:
         """Tell the tracer which of these the network does not have any more."""

@@ -169,8 +169,8 @@ def _covering_problems(
                 name in entry.forwarded_to if name not in actual else _has(actual[name], id, broker)
             )
         }
-        if (entry.last_hop, entry.forwarded_to) != (last_hop, having):
-            have, want = (entry.last_hop, set(entry.forwarded_to)), (last_hop, having)
+        have, want = (entry.last_hop, set(entry.forwarded_to)), (last_hop, having)
+        if have != want:
             problems.append(f"{broker}: subscriptions {id}: {have}, should be {want}")
     problems += [
         f"{broker}: subscriptions {id}: should be no row"

@@ -50,6 +50,8 @@ class Propagation:
         # By neighbour, in whose direction what was beyond it is since tables have turned silently.
         self.turned: dict[BrokerId, tuple[BrokerId, ...]] = {}
         self.hearsay = Hearsay()
+        # Rows that have `others`, or had.
+        self._repeated: dict[AdvertisementEntry, None] = {}
 
     # --- advertisements -----------------------------------------------------------------------
 
@@ -75,6 +77,7 @@ class Propagation:
             if moves <= known.rank and (same or known.last_hop != hop):
                 if is_new_link and same and hop is not None and hop != known.last_hop:
                     known.others[hop] = moves
+                    self._repeated[known] = None
                 return
             if same:
                 self.turn(known, hop, moves, out)
@@ -98,7 +101,8 @@ class Propagation:
         self, row: AdvertisementEntry, hop: BrokerId | None, moves: int, out: list[Effect]
     ) -> None:
         """The advertisement is in another direction now: tell everybody there is."""
-        before, row.last_hop = row.last_hop, hop
+        before = row.last_hop
+        self.tables.turn_advertisement(row, hop)
         row.moves, row.adopted, row.turned_us = moves, False, None
         if hop is not None:
             row.others.pop(hop, None)
@@ -171,6 +175,7 @@ class Propagation:
     def withdraw(self, row: AdvertisementEntry, out: list[Effect]) -> None:
         """Drop a row and flood that it is gone; what it asked for is still to be released."""
         self.tables.remove_advertisement(row)
+        self._repeated.pop(row, None)
         self._flood(Unadvertise(row.advertisement.id), (row.last_hop,), out)
 
     def follow(self, hop: BrokerId, rows: Iterable[AdvertisementEntry], out: list[Effect]) -> None:
@@ -323,14 +328,15 @@ class Propagation:
             self.neighbours.remove(neighbour)
         self.tables.forget_told(neighbour)
         self.hearsay.drop_all(neighbour)
-        for row in self.tables.advertisements.values():
+        for row in list(self._repeated):
             row.others.pop(neighbour, None)
+            if not row.others:
+                del self._repeated[row]
 
     def take_back_told(self, neighbour: BrokerId, out: list[Effect]) -> None:
         """It was told these before it was linked, and may have to hear them again."""
-        entries = self.tables.subscriptions.items()
-        told = [id for id, entry in entries if neighbour in entry.forwarded_to]
-        out.extend(Send(neighbour, Unsubscribe(id)) for id in told)
+        told = self.tables.told_to(neighbour)
+        out.extend(Send(neighbour, Unsubscribe(entry.id)) for entry in told)
 
     def forget(self, neighbour: BrokerId, out: list[Effect]) -> None:
         """Undo all that the neighbour has said."""
@@ -353,9 +359,7 @@ class Propagation:
         return self._advertisements_from(neighbour), self._subscriptions_from(neighbour)
 
     def _advertisements_from(self, neighbour: BrokerId) -> list[AdvertisementId]:
-        rows = self.tables.advertisements.items()
-        return [id for id, row in rows if row.last_hop == neighbour]
+        return [row.advertisement.id for row in self.tables.advertised_from(neighbour)]
 
     def _subscriptions_from(self, neighbour: BrokerId) -> list[SubscriptionId]:
-        entries = self.tables.subscriptions.items()
-        return [id for id, entry in entries if entry.last_hop == neighbour]
+        return [entry.id for entry in self.tables.subscribed_from(neighbour)]

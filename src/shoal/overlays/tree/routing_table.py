@@ -3,7 +3,8 @@
 A last hop is the neighbour an entry came from, or None when its client is attached here.  A
 subscription's entry also knows to which neighbours it was forwarded, so that it can be taken
 back from exactly those; with covering (`telling.py`), the table has for each neighbour all that it
-wants, of which it is told what no other one covers.
+wants, of which it is told what no other one covers.  What comes from a neighbour, and what it was
+told, is known by neighbour, too: a link that comes or goes costs that, not a look at all rows.
 
 Filters that are advertised and subscriptions that overlap them know each other, so that a change
 touches only what it concerns; many advertisements may have one filter, as those of brokers' doors
@@ -17,6 +18,9 @@ match.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from itertools import count
+from operator import attrgetter
+from typing import TypeVar
 
 from shoal.matching import (
     CoveringSet,
@@ -84,14 +88,16 @@ class AdvertisementEntry:
     the row ever had another last hop, `turned_us` when a move passed and turned it.  An `adopted`
     row is kept for a publisher beyond a broken link, and gives way to any copy from there.
     `others` has neighbours that said the same as their links came up, and the moves they count.
+    Rows are numbered in the order of their table.  Only the table changes `last_hop`.
     """
 
     __slots__ = (
-        "_last_hop",
         "adopted",
         "advertisement",
         "has_turned",
+        "last_hop",
         "moves",
+        "number",
         "others",
         "promise",
         "turned_us",
@@ -103,9 +109,11 @@ class AdvertisementEntry:
         last_hop: BrokerId | None,
         moves: int,
         promise: AdvertisedFilter,
+        number: int,
     ) -> None:
         self.advertisement = advertisement
-        self._last_hop = last_hop
+        self.last_hop = last_hop
+        self.number = number
         self.moves = moves
         self.promise = promise
         self.has_turned = False
@@ -113,17 +121,6 @@ class AdvertisementEntry:
         self.turned_us: int | None = None
         self.others: dict[BrokerId, int] = {}
         promise.add(self)
-
-    @property
-    def last_hop(self) -> BrokerId | None:
-        """Where it comes from."""
-        return self._last_hop
-
-    @last_hop.setter
-    def last_hop(self, hop: BrokerId | None) -> None:
-        self.promise.remove(self)
-        self._last_hop = hop
-        self.promise.add(self)
 
     @property
     def overlapping(self) -> Collection[SubscriptionEntry]:
@@ -139,7 +136,7 @@ class AdvertisementEntry:
 class SubscriptionEntry:
     """One row of the PRT, with the filters in the SRT that overlap it.
 
-    Hashed by identity, as it is its own key in the index.
+    Hashed by identity, as it is its own key in the index.  Only the table changes `forwarded_to`.
     """
 
     __slots__ = (
@@ -147,16 +144,19 @@ class SubscriptionEntry:
         "forwarded_to",
         "id",
         "last_hop",
+        "number",
         "promises",
         "subscription",
     )
 
-    def __init__(self, subscription: Subscription, last_hop: BrokerId | None) -> None:
+    def __init__(self, subscription: Subscription, last_hop: BrokerId | None, number: int) -> None:
         self.subscription = subscription
+        self.number = number
         self.id = subscription.id
         self.client = subscription.client
         self.last_hop = last_hop
-        self.forwarded_to: set[BrokerId] = set()
+        # A dict, as a set takes more memory.
+        self.forwarded_to: dict[BrokerId, None] = {}
         self.promises: dict[AdvertisedFilter, None] = {}
 
     @property
@@ -225,6 +225,11 @@ class RoutingTable:
         # The advertisements of each publisher, and the subscriptions of each client that is here.
         self.published: Owned[AdvertisementId] = Owned()
         self.local: Owned[SubscriptionId] = Owned()
+        # By neighbour: what comes from it, and what it has from here.
+        self._advertised_from: Owned[AdvertisementId] = Owned()
+        self._subscribed_from: Owned[SubscriptionId] = Owned()
+        self._told: Owned[SubscriptionId] = Owned()
+        self._numbers = count()
         self.routes: Outcomes[Route] = outcomes(_route, _size)
         self.wanted: dict[BrokerId, CoveringSet[SubscriptionId]] | None = {} if covering else None
         self._advertised: dict[Filter, AdvertisedFilter] = {}
@@ -245,9 +250,11 @@ class RoutingTable:
         """Store an advertisement whose id is not in the table."""
         filter = advertisement.filter
         promise = self._advertised.get(filter) or self._advertise(filter)
-        row = AdvertisementEntry(advertisement, last_hop, moves, promise)
+        row = AdvertisementEntry(advertisement, last_hop, moves, promise, next(self._numbers))
         self.advertisements[advertisement.id] = row
         self.published.add(advertisement.publisher, advertisement.id)
+        if last_hop is not None:
+            self._advertised_from.add(last_hop, advertisement.id)
         return row
 
     def _advertise(self, filter: Filter) -> AdvertisedFilter:
@@ -263,9 +270,27 @@ class RoutingTable:
         """What is advertised that may overlap the filter."""
         return self._promises.of(filter)
 
+    def advertised_from(self, hop: BrokerId) -> list[AdvertisementEntry]:
+        """What comes from a neighbour, in the table's order."""
+        return _in_order(self.advertisements[id] for id in self._advertised_from.of(hop))
+
+    def turn_advertisement(self, row: AdvertisementEntry, last_hop: BrokerId | None) -> None:
+        """The advertisement comes from elsewhere now."""
+        id = row.advertisement.id
+        if row.last_hop is not None:
+            self._advertised_from.remove(row.last_hop, id)
+        row.promise.remove(row)
+        row.last_hop = last_hop
+        row.promise.add(row)
+        if last_hop is not None:
+            self._advertised_from.add(last_hop, id)
+
     def remove_advertisement(self, row: AdvertisementEntry) -> None:
-        del self.advertisements[row.advertisement.id]
-        self.published.remove(row.advertisement.publisher, row.advertisement.id)
+        id = row.advertisement.id
+        del self.advertisements[id]
+        self.published.remove(row.advertisement.publisher, id)
+        if row.last_hop is not None:
+            self._advertised_from.remove(row.last_hop, id)
         promise = row.promise
         promise.remove(row)
         if promise.rows:
@@ -279,10 +304,9 @@ class RoutingTable:
         self, subscription: Subscription, last_hop: BrokerId | None
     ) -> SubscriptionEntry:
         """Store a subscription whose id is not in the table."""
-        entry = SubscriptionEntry(subscription, last_hop)
+        entry = SubscriptionEntry(subscription, last_hop, next(self._numbers))
         self.subscriptions[entry.id] = entry
-        if last_hop is None:
-            self.local.add(entry.client, entry.id)
+        self._came(entry)
         if entry.is_routed:
             self.routes.add(entry, subscription.filter)
         self._entries.add(entry, subscription.filter)
@@ -291,6 +315,37 @@ class RoutingTable:
         for promise in self._promises.of(subscription.filter):
             _meet(promise, entry, work)
         return entry
+
+    def subscribed_from(self, hop: BrokerId) -> list[SubscriptionEntry]:
+        """What comes from a neighbour, in the table's order."""
+        return _in_order(self.subscriptions[id] for id in self._subscribed_from.of(hop))
+
+    def _came(self, entry: SubscriptionEntry) -> None:
+        if entry.last_hop is None:
+            self.local.add(entry.client, entry.id)
+        else:
+            self._subscribed_from.add(entry.last_hop, entry.id)
+
+    def _went(self, entry: SubscriptionEntry) -> None:
+        if entry.last_hop is None:
+            self.local.remove(entry.client, entry.id)
+        else:
+            self._subscribed_from.remove(entry.last_hop, entry.id)
+
+    def tell(self, entry: SubscriptionEntry, hop: BrokerId) -> None:
+        """The neighbour has it from here."""
+        entry.forwarded_to[hop] = None
+        self._told.add(hop, entry.id)
+
+    def untell(self, entry: SubscriptionEntry, hop: BrokerId) -> None:
+        """The neighbour has it no more, if it had."""
+        if hop in entry.forwarded_to:
+            del entry.forwarded_to[hop]
+            self._told.remove(hop, entry.id)
+
+    def told_to(self, hop: BrokerId) -> list[SubscriptionEntry]:
+        """What the neighbour has from here, in the table's order."""
+        return _in_order(self.subscriptions[id] for id in self._told.of(hop))
 
     def wanted_by(self, hop: BrokerId) -> CoveringSet[SubscriptionId]:
         """With covering, what the neighbour wants."""
@@ -301,8 +356,8 @@ class RoutingTable:
 
     def forget_told(self, hop: BrokerId) -> None:
         """The neighbour has nothing from here, and wants nothing."""
-        for entry in self.subscriptions.values():
-            entry.forwarded_to.discard(hop)
+        for id in self._told.take(hop):
+            del self.subscriptions[id].forwarded_to[hop]
         if self.wanted is not None:
             self.wanted.pop(hop, None)
 
@@ -316,13 +371,12 @@ class RoutingTable:
 
     def turn_subscription(self, entry: SubscriptionEntry, last_hop: BrokerId | None) -> None:
         """The subscription comes from elsewhere now: in a new row, as routes depend on rows."""
-        filter, row = entry.subscription.filter, SubscriptionEntry(entry.subscription, last_hop)
+        filter = entry.subscription.filter
+        row = SubscriptionEntry(entry.subscription, last_hop, entry.number)
         row.forwarded_to = entry.forwarded_to
         self.subscriptions[entry.id] = row
-        if entry.last_hop is None:
-            self.local.remove(entry.client, entry.id)
-        if last_hop is None:
-            self.local.add(entry.client, entry.id)
+        self._went(entry)
+        self._came(row)
         self.routes.remove(entry)
         self.routes.add(row, filter)
         self._entries.remove(entry, filter)
@@ -333,13 +387,22 @@ class RoutingTable:
 
     def remove_subscription(self, entry: SubscriptionEntry) -> None:
         del self.subscriptions[entry.id]
-        if entry.last_hop is None:
-            self.local.remove(entry.client, entry.id)
+        self._went(entry)
+        for hop in entry.forwarded_to:
+            self._told.remove(hop, entry.id)
         if entry.is_routed:
             self.routes.remove(entry)
         self._entries.remove(entry, entry.subscription.filter)
         for promise in entry.promises:
             del promise.overlapping[entry]
+
+
+Row = TypeVar("Row", AdvertisementEntry, SubscriptionEntry)
+
+
+def _in_order(rows: Iterable[Row]) -> list[Row]:
+    """Rows that have turned keep their numbers, and so their places."""
+    return sorted(rows, key=attrgetter("number"))
 
 
 def _route(entries: Iterable[SubscriptionEntry]) -> Route:

@@ -41,7 +41,7 @@ class Telling:
             for hop in hops:
                 for entry in entries:
                     if hop not in entry.forwarded_to:
-                        entry.forwarded_to.add(hop)
+                        self._tables.tell(entry, hop)
                         out.append(Send(hop, Subscribe(entry.subscription)))
             return
         work = Work(MOST_WORK)
@@ -61,7 +61,7 @@ class Telling:
         if self._tables.wanted is None:
             told = [entry for entry in entries if hop in entry.forwarded_to]
             for entry in told:
-                entry.forwarded_to.discard(hop)
+                self._tables.untell(entry, hop)
             return told
         return self._withdraw(hop, entries, Work(MOST_WORK), out)
 
@@ -132,10 +132,10 @@ class Telling:
             if entry is None:
                 continue
             if id in kept and hop not in entry.forwarded_to:
-                entry.forwarded_to.add(hop)
+                self._tables.tell(entry, hop)
                 out.append(Send(hop, Subscribe(entry.subscription)))
             elif id not in kept and hop in entry.forwarded_to:
-                entry.forwarded_to.discard(hop)
+                self._tables.untell(entry, hop)
                 told.append(entry)
         return told
 

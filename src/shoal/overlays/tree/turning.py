@@ -62,10 +62,8 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 def first_turn(tables: RoutingTable, before: BrokerId) -> Turn:
     """What the end of the link that goes finds in its own table: the far side is what is there."""
     return Turn(
-        advertisements=tuple(
-            id for id, row in tables.advertisements.items() if row.last_hop == before
-        ),
-        known=tuple(id for id, entry in tables.subscriptions.items() if entry.last_hop == before),
+        advertisements=tuple(row.advertisement.id for row in tables.advertised_from(before)),
+        known=tuple(entry.id for entry in tables.subscribed_from(before)),
         moves=tuple((id, row.rank) for id, row in tables.advertisements.items() if row.rank),
     )
 
@@ -110,7 +108,8 @@ def turn_tables(
     near = [entry.id for entry in _uncovered(tables, {*turn.known}, behind)]
     for row in rows:
         # Whatever move turned it, this neighbour was not on its path.
-        row.last_hop, row.turned_us = behind, None
+        tables.turn_advertisement(row, behind)
+        row.turned_us = None
     for id, moves in turn.moves:
         if (moved := tables.advertisements.get(id)) is not None:
             moved.moves = max(moved.moves, moves)
@@ -140,9 +139,9 @@ def turn_tables(
             is_lacking = neighbour == before and entry.id not in far and not entry.is_told(before)
             is_lacking |= neighbour == behind and entry.id in lacking
             if entry.last_hop != neighbour and entry.is_wanted_by(neighbour) and not is_lacking:
-                entry.forwarded_to.add(neighbour)
+                tables.tell(entry, neighbour)
             else:
-                entry.forwarded_to.discard(neighbour)
+                tables.untell(entry, neighbour)
     return (*far, *(entry.id for entry in changed))
 
 

@@ -183,7 +183,7 @@ class Leaver:
             # Only this broker knows of all of them: one must be back, to be told of the others.
             or (len(self._away) > 1 and not self._propagation.neighbours)
             or any(row.last_hop is None for row in tables.advertisements.values())
-            or any(entry.last_hop is None for entry in tables.subscriptions.values())
+            or tables.local.clients
             or self._propagation.hearsay
             or not all(map(self._exchange.is_settled, self._propagation.neighbours))
         )

@@ -315,11 +315,10 @@ class Succession:
 
 def behind(tables: RoutingTable, neighbour: BrokerId) -> Behind:
     """What lies behind this neighbour of who leaves."""
-    rows, entries = tables.advertisements.items(), tables.subscriptions.values()
     return Behind(
         neighbour,
-        tuple(id for id, row in rows if row.last_hop == neighbour),
-        tuple(entry.subscription for entry in entries if entry.last_hop == neighbour),
+        tuple(row.advertisement.id for row in tables.advertised_from(neighbour)),
+        tuple(entry.subscription for entry in tables.subscribed_from(neighbour)),
         tuple(entry.id for entry in tables.covered_at(neighbour)),
     )
 
@@ -327,15 +326,13 @@ def behind(tables: RoutingTable, neighbour: BrokerId) -> Behind:
 def follow(propagation: Propagation, old: BrokerId, new: BrokerId) -> None:
     """All that lies behind one neighbour lies behind another now, which takes its place."""
     tables = propagation.tables
-    for row in tables.advertisements.values():
-        if row.last_hop == old:
-            row.last_hop = new
-    for entry in list(tables.subscriptions.values()):
-        if old in entry.forwarded_to:
-            entry.forwarded_to.remove(old)
-            entry.forwarded_to.add(new)
-        if entry.last_hop == old:
-            tables.turn_subscription(entry, new)
+    for row in tables.advertised_from(old):
+        tables.turn_advertisement(row, new)
+    for entry in tables.told_to(old):
+        tables.untell(entry, old)
+        tables.tell(entry, new)
+    for entry in tables.subscribed_from(old):
+        tables.turn_subscription(entry, new)
     if tables.wanted is not None and old in tables.wanted:
         tables.wanted[new] = tables.wanted.pop(old)
     propagation.hearsay.rename(old, new)
@@ -352,7 +349,7 @@ def succeed(propagation: Propagation, old: BrokerId, others: Sequence[Behind]) -
         for id in each.advertisements:
             row = tables.advertisements.get(id)
             if row is not None and row.last_hop == old:
-                row.last_hop = each.neighbour
+                tables.turn_advertisement(row, each.neighbour)
         for subscription in each.subscriptions:
             entry = tables.subscriptions.get(subscription.id)
             if entry is None:
@@ -363,10 +360,9 @@ def succeed(propagation: Propagation, old: BrokerId, others: Sequence[Behind]) -
                 # It has told the leaver, and counts this broker as told from now on.
                 propagation.hearsay.add(subscription, each.neighbour)
     for entry in tables.subscriptions.values():
-        entry.forwarded_to.discard(old)
-        entry.forwarded_to.update(
-            name
-            for name in new
-            if entry.last_hop != name and entry.is_wanted_by(name) and entry.id not in covered[name]
-        )
+        tables.untell(entry, old)
+        for name in new:
+            is_told = entry.last_hop != name and entry.id not in covered[name]
+            if is_told and entry.is_wanted_by(name):
+                tables.tell(entry, name)
     propagation.relink(old, new)
