@@ -30,7 +30,8 @@ def test_a_window_is_closed_by_the_first_thing_after_it() -> None:
 
 def test_what_comes_in_keeps_it_busy_as_messages_and_as_publications() -> None:
     meter = meter_of()
-    meter.carriers_in, meter.publications_in, meter.control_in, meter.searched_us = 2, 5, 1, 4
+    meter.ones_in, meter.carriers_in, meter.carried_in = 1, 1, 4
+    meter.control_in, meter.searched_us = 1, 4
     meter.roll(1_000)
     assert meter.rows == [LoadRow("B1", 0, 6, 0, 1, 0, 3 * 10 + 5 * 100 + 4, 0)]
 
@@ -54,10 +55,13 @@ def test_windows_without_work_have_no_row() -> None:
 
 def test_the_monitor_averages_since_its_last_report() -> None:
     meter = meter_of()
-    meter.carriers_in = meter.publications_in = meter.delivered = 9  # before there was a monitor
+    meter.ones_in = meter.carriers_in = meter.carried_in = meter.delivered = (
+        9  # before there was a monitor
+    )
     monitor = Monitor(meter)
-    meter.carriers_in += 4
-    meter.publications_in += 4
+    meter.ones_in += 3
+    meter.carriers_in += 1
+    meter.carried_in += 1
     meter.searched_us += 3
     meter.delivered += 3
     monitor.input_queue_us, monitor.client_output_us = 10, 10

@@ -43,12 +43,13 @@ class FaultyLink(Link):
         self,
         queue: EventQueue,
         arrive: Action,
+        arrive_one: Action,
         latency_us: int,
         transmission_us: int,
         faults: LinkFaults,
         random: Random,
     ) -> None:
-        super().__init__(queue, arrive, latency_us, transmission_us)
+        super().__init__(queue, arrive, arrive_one, latency_us, transmission_us)
         self._faults = faults
         self._random = random
         self._receive = arrive
@@ -60,6 +61,9 @@ class FaultyLink(Link):
         late_us = self._random.randint(0, self._faults.jitter_us)
         self.latency_us = self._base_latency_us + late_us
         super().send(input, units, ready_us)
+
+    def send_one(self, input: Received, ready_us: int) -> None:
+        self.send(input, 1, ready_us)
 
 
 def _vanish(now_us: int, input: Received) -> None:

@@ -44,8 +44,9 @@ class ServiceCosts(msgspec.Struct, frozen=True, kw_only=True):
 class Meter:
     """Counts what one broker does; by windows of `window_us`, works out how busy that keeps it.
 
-    carriers_in       messages with publications that came in
-    publications_in   what was in them
+    ones_in           batches of one publication that came in from neighbours
+    carriers_in       other messages with publications that came in
+    carried_in        what was in these
     control_in        other messages that came in
     searched_us       what it took to search for publications
     worked_us         what other work took
@@ -63,12 +64,13 @@ class Meter:
         "_broker",
         "_costs",
         "_window_us",
+        "carried_in",
         "carriers_in",
         "control_in",
         "control_out",
         "delivered",
         "notified",
-        "publications_in",
+        "ones_in",
         "publications_out",
         "rows",
         "searched_us",
@@ -83,31 +85,33 @@ class Meter:
         self._window_us = window_us
         self.window_end_us = window_us
         self.rows: list[LoadRow] = []
-        self.carriers_in = self.publications_in = self.control_in = 0
+        self.ones_in = self.carriers_in = self.carried_in = self.control_in = 0
         self.searched_us = self.worked_us = 0
         self.publications_out = self.control_out = self.unsent = 0
         self.delivered = self.notified = 0
         self._before = self._sums()
 
     @property
-    def carriers_us(self) -> int:
-        """How long messages with publications took to serve."""
+    def served(self) -> tuple[int, int]:
+        """Messages with publications that came in, and how long they took to serve (µs)."""
         costs = self._costs
-        processing_us = self.carriers_in * costs.processing_us
-        return processing_us + self.publications_in * costs.matching_us + self.searched_us
+        carriers = self.ones_in + self.carriers_in
+        matching_us = (self.ones_in + self.carried_in) * costs.matching_us
+        return carriers, carriers * costs.processing_us + matching_us + self.searched_us
 
     def _sums(self) -> tuple[int, ...]:
         """The figures of a row, from the start."""
         costs = self._costs
         for_neighbours = self.publications_out + self.control_out
+        _, carriers_us = self.served
         control_us = self.control_in * costs.processing_us
         sent_us = (for_neighbours - self.unsent) * costs.transmission_us
         return (
-            self.publications_in + self.control_in,
+            self.ones_in + self.carried_in + self.control_in,
             for_neighbours + self.delivered + self.notified,
             self.control_in,
             self.control_out + self.notified,
-            self.carriers_us + control_us + self.worked_us,
+            carriers_us + control_us + self.worked_us,
             sent_us + self.delivered * costs.client_transmission_us,
         )
 
@@ -130,13 +134,13 @@ class Monitor:
 
     def __init__(self, meter: Meter) -> None:
         self._meter = meter
-        self._before = (meter.carriers_in, meter.carriers_us, meter.delivered)
+        self._before = (*meter.served, meter.delivered)
         self.input_queue_us = self.client_output_us = 0
 
     def report(self, output_us: dict[BrokerId, int]) -> Measured:
         """The averages since the last report, with the outputs' as the links measured them."""
         meter = self._meter
-        sums = (meter.carriers_in, meter.carriers_us, meter.delivered)
+        sums = (*meter.served, meter.delivered)
         handled, handled_us, delivered = map(sub, sums, self._before)
         report = Measured(
             input_queue_us=self.input_queue_us // handled if handled else None,

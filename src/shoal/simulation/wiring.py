@@ -230,8 +230,9 @@ class Wiring:
             node.bring(now_us, Departed(target))
 
     def _drop_arrivals(self, broker: BrokerId, doomed: Callable[[Any], bool]) -> None:
-        receive = self._brokers[broker].receive
-        self._queue.drop(lambda action, argument: action == receive and doomed(argument))
+        node = self._brokers[broker]
+        doors = node.receive, node.receive_one
+        self._queue.drop(lambda action, argument: action in doors and doomed(argument))
 
 
 def _either_way(ends: Ends) -> Ends:

@@ -146,13 +146,11 @@ class World:
 
     def _make_link(self, source: BrokerId, target: BrokerId) -> Link:
         latency_us = self._broker_latency_us(source, target)
-        arrive, transmission_us = self.brokers[target].receive, self._costs.transmission_us
+        node, transmission_us = self.brokers[target], self._costs.transmission_us
+        way = self.queue, node.receive, node.receive_one, latency_us, transmission_us
         if not self._link_faults:
-            return Link(self.queue, arrive, latency_us, transmission_us)
-        random = Random(f"{self._seed}/{source}/{target}")
-        return FaultyLink(
-            self.queue, arrive, latency_us, transmission_us, self._link_faults, random
-        )
+            return Link(*way)
+        return FaultyLink(*way, self._link_faults, Random(f"{self._seed}/{source}/{target}"))
 
     def _broker_latency_us(self, source: BrokerId, target: BrokerId) -> int:
         return self._underlay.latency_us(self._place(source), self._place(target))
