@@ -31,7 +31,7 @@ from shoal.broker.effects import (
     Stays,
     TimerFired,
 )
-from shoal.broker.messages import Message, Ping, Pong, Rejected, Together
+from shoal.broker.messages import Message, Ping, Pong, PublicationBatch, Rejected, Together
 from shoal.broker.onward import Asked, Onward
 from shoal.broker.records import RefusalRecord
 from shoal.broker.strategy import BrokerContext, ProtocolError, Strategy, StrategyFactory
@@ -64,6 +64,7 @@ class Broker:
         self._joins = joins
         random = Random(f"{seed}/{broker_id}")
         self._strategy = system(BrokerContext(broker_id, neighbours, random, expected, outcomes))
+        self._receive_batch = self._strategy.receive_batch
         self._now_us = 0
 
     @property
@@ -118,13 +119,15 @@ class Broker:
         out: list[Effect] = []
         if type(input) is Received:
             message = input.message
-            if type(message) is Together:
-                self._take_all(input.neighbour, message, now_us, out)
-            else:
-                try:
+            try:
+                if type(message) is PublicationBatch:
+                    self._receive_batch(input.neighbour, message, now_us, out)
+                elif type(message) is Together:
+                    self._take_all(input.neighbour, message, now_us, out)
+                else:
                     self._strategy.receive(input.neighbour, message, now_us, out)
-                except ProtocolError as error:
-                    out.append(self._refusal(input.neighbour, error))
+            except ProtocolError as error:
+                out.append(self._refusal(input.neighbour, error))
         elif type(input) is Requested:
             self._request(input.client, input.request, now_us, out)
         else:

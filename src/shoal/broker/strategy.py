@@ -26,7 +26,7 @@ from shoal.broker.effects import (
     Started,
     TimerKey,
 )
-from shoal.broker.messages import Carrier, Message
+from shoal.broker.messages import Carrier, Message, PublicationBatch
 from shoal.broker.onward import Asked, Onward
 from shoal.matching import Outcomes, OutcomesFactory
 from shoal.model import Attributes, BrokerId, ClientId
@@ -44,6 +44,10 @@ class BrokerContext(msgspec.Struct, frozen=True):
     random: Random
     expected: tuple[BrokerId, ...] = ()
     outcomes: OutcomesFactory = Outcomes
+
+
+# Takes a neighbour's batch at a time, and adds to the effects.
+ReceiveBatch = Callable[[BrokerId, PublicationBatch, int, list[Effect]], object]
 
 
 class Strategy(Protocol):
@@ -112,6 +116,13 @@ class Strategy(Protocol):
         self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]
     ) -> None:
         """A neighbour's message.  ProtocolError when it makes no sense from that neighbour."""
+
+    @property
+    def receive_batch(self) -> ReceiveBatch:
+        """What takes a neighbour's batch of publications, as `receive` would; for its whole life.
+
+        Most messages are batches, so that it is worth while to have one step less on their way.
+        """
 
     def request(self, client: ClientId, request: Message, now_us: int, out: list[Effect]) -> None:
         """A client's request.  ProtocolError when a client cannot ask that."""
@@ -187,6 +198,11 @@ class BaseStrategy:
     def survey(self) -> Mapping[str, Any] | None:
         return None
 
+    @property
+    def receive_batch(self) -> ReceiveBatch:
+        """`receive` itself."""
+        return self.receive  # type: ignore[attr-defined,no-any-return]
+
     def start(self, started: Started, now_us: int, out: list[Effect]) -> None: ...
 
     def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None: ...
@@ -226,6 +242,7 @@ __all__: Sequence[str] = (
     "BaseStrategy",
     "BrokerContext",
     "ProtocolError",
+    "ReceiveBatch",
     "Strategy",
     "StrategyFactory",
     "unexpected",

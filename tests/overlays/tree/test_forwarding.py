@@ -8,9 +8,10 @@ import pytest
 
 from shoal.broker.effects import Deliver, Effect, Send
 from shoal.broker.messages import PublicationBatch, RoutedPublication
+from shoal.broker.strategy import ProtocolError
 from shoal.model import MessageId
 from shoal.overlays.tree.forwarding import Forwarding
-from shoal.overlays.tree.routing_table import RoutingTable
+from shoal.overlays.tree.routing_table import Route, RoutingTable
 from tests.broker.transcript import publication, subscription
 
 HOPS = 3
@@ -43,20 +44,23 @@ def gone(effects: list[Effect]) -> tuple[dict[str, list[RoutedPublication]], lis
 def test_a_batch_goes_as_its_publications_would(seed: int) -> None:
     random = Random(seed)
     table = table_of(random)
-    forward = Forwarding(table.routes).forward
+    forwarding = Forwarding("B", ["B1", "B2", "B3"], table.routes)
+    noted: list[tuple[RoutedPublication, Route]] = []
+    forwarding.note = lambda routed, route, *_: noted.append((routed, route))
     batch = tuple(routed(number, random.randrange(10)) for number in range(5))
     hop = random.choice((None, "B1", "B2"))
     together: list[Effect] = []
     one_by_one: list[Effect] = []
-    forwarded = forward(batch, HOPS, hop, together)
-    alone = [pair for each in batch for pair in forward((each,), HOPS, hop, one_by_one)]
-    assert list(forwarded) == alone
-    assert alone == [(each, table.routes.of(each.publication.attributes)) for each in batch]
+    forwarding.forward(hop, PublicationBatch(batch, HOPS), 0, together)
+    for each in batch:
+        forwarding.forward(hop, PublicationBatch((each,), HOPS), 0, one_by_one)
+    went = [(each, table.routes.of(each.publication.attributes)) for each in batch]
+    assert noted == [*went, *went]
     assert gone(together) == gone(one_by_one)
     sent, _ = gone(together)
     assert hop not in sent
     for neighbour in ("B1", "B2", "B3"):
-        expected = [each for each, route in forwarded if neighbour in route.neighbours]
+        expected = [each for each, route in went if neighbour in route.neighbours]
         assert sent.get(neighbour, []) == ([] if neighbour == hop else expected)
 
 
@@ -66,6 +70,20 @@ def test_what_goes_one_way_as_a_whole_is_sent_as_it_came() -> None:
         table.add_subscription(subscription(neighbour, "x > 0"), neighbour)
     batch = tuple(routed(number, 1) for number in range(3))
     out: list[Effect] = []
-    Forwarding(table.routes).forward(batch, HOPS, None, out)
+    Forwarding("B", [], table.routes).forward(None, PublicationBatch(batch, HOPS), 0, out)
     whole = PublicationBatch(batch, HOPS + 1)
     assert out == [Send("B1", whole), Send("B2", whole)]
+
+
+def test_only_a_neighbour_or_who_was_one_brings_publications() -> None:
+    table, out = RoutingTable(), list[Effect]()
+    table.add_subscription(subscription("B1", "x > 0"), "B1")
+    forwarding = Forwarding("B", ["B1", "B2"], table.routes)
+    batch = PublicationBatch((routed(0, 1),), HOPS)
+    with pytest.raises(ProtocolError, match=r"^B3 is not a neighbour of B$"):
+        forwarding.forward("B3", batch, 0, out)
+    assert out == []
+    for hop in ("B2", None):
+        forwarding.forward(hop, batch, 0, out)
+    forwarding.forward_all("B3", batch, out)
+    assert out == [Send("B1", PublicationBatch(batch.publications, HOPS + 1))] * 3

@@ -21,6 +21,7 @@ from shoal.broker.messages import (
     Unadvertise,
     Unsubscribe,
 )
+from shoal.broker.strategy import ReceiveBatch
 from shoal.clients.messages import MigrationAdvertisement, Paused
 from shoal.model import BrokerId, ClientId
 from shoal.overlays.publisher_relocation.messages import MigrationComplete, MigrationUpdate
@@ -59,8 +60,8 @@ class Relocation(AroundTree):
         super().__init__(tree)
         self.migrations = migrations
         self.tracer = tracer
-        self._traces = tracer.traces
         self._neighbours = tree.propagation.neighbours
+        tree.forwarding.note = tracer.note
         tree.surround(self)
 
     @property
@@ -74,17 +75,18 @@ class Relocation(AroundTree):
         self.tree.start(started, now_us, out)
         self.tracer.start(out)
 
+    @property
+    def receive_batch(self) -> ReceiveBatch:
+        return self.tree.receive_batch
+
     def receive(
         self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]
     ) -> None:
+        if type(message) is PublicationBatch:
+            self.tree.receive_batch(neighbour, message, now_us, out)
+            return
         if neighbour not in self._neighbours:
             self.tree.check_sender(neighbour, message)
-        if type(message) is PublicationBatch:
-            forwarded = self.tree.forwarding.forward(
-                message.publications, message.hops, neighbour, out
-            )
-            self._traces.note(forwarded, neighbour, now_us, out)
-            return
         kind = type(message)
         if kind in _LEAVING:
             self.tree.receive(neighbour, message, now_us, out)
@@ -181,8 +183,8 @@ class Relocation(AroundTree):
         """Send on what a local client has published, and has been accepted."""
         if accepted:
             marked = self.tracer.mark(client, accepted, now_us)
-            forwarded = self.tree.forwarding.forward(marked, 0, None, out)
-            self.tracer.published(forwarded, now_us, out)
+            self.tree.publish(client, marked, now_us, out)
+            self.tracer.published(client, now_us, out)
 
     # --- links that change --------------------------------------------------------------------
 

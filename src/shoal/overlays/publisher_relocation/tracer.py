@@ -6,33 +6,17 @@ are one each.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container
 from typing import Any, Protocol
 
 from shoal.broker.effects import Effect, Measured, TimerKey
 from shoal.broker.messages import Message, RoutedPublication
 from shoal.broker.strategy import BrokerContext
 from shoal.model import BrokerId, ClientId
-from shoal.overlays.tree.forwarding import Forwarded
+from shoal.overlays.tree.forwarding import Note
 
 SendAway = Callable[[ClientId, tuple[BrokerId, ...], int, list[Effect]], None]
 """Tells a local publisher to go to the end of a path; the tracer hears `left` of it in any case."""
-
-
-class Traces(Protocol):
-    """What a tracer keeps of publications that pass its broker."""
-
-    def note(
-        self,
-        forwarded: Sequence[Forwarded],
-        upstream: BrokerId | None,
-        now_us: int,
-        out: list[Effect],
-    ) -> object:
-        """Publications, marked or not, came from upstream, and went these ways.
-
-        They did not go back upstream, where a route says that, too.
-        """
 
 
 class Tracer(Protocol):
@@ -40,10 +24,6 @@ class Tracer(Protocol):
 
     Its timers' keys are a name and a publisher; the names are its own.
     """
-
-    @property
-    def traces(self) -> Traces:
-        """The same object for the tracer's life."""
 
     @property
     def held_bytes(self) -> int:
@@ -59,8 +39,12 @@ class Tracer(Protocol):
     ) -> tuple[RoutedPublication, ...]:
         """The same publications of a local publisher, with those marked that are to be traced."""
 
-    def published(self, forwarded: Sequence[Forwarded], now_us: int, out: list[Effect]) -> None:
-        """Those of a local publisher, marked or not, at least one, went these ways: note them."""
+    @property
+    def note(self) -> Note:
+        """Hears of all that pass the broker, marked or not: the same thing for its whole life."""
+
+    def published(self, publisher: ClientId, now_us: int, out: list[Effect]) -> None:
+        """Some of a local publisher's have gone on, and were noted."""
 
     # --- what others say ----------------------------------------------------------------------
 

@@ -6,60 +6,90 @@ those that concern it, in their order.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Container, Sequence
 
 from shoal.broker.effects import Deliver, Effect, Send
 from shoal.broker.messages import PublicationBatch, RoutedPublication
+from shoal.broker.strategy import ProtocolError
 from shoal.matching import Outcomes
 from shoal.model import BrokerId
 from shoal.overlays.tree.routing_table import Route
 
-# A publication, and the way it went from one broker.
-Forwarded = tuple[RoutedPublication, Route]
+# Hears of a publication, its route, the neighbour it came from (which may be among those of the
+# route), and the time; and adds to the effects.
+Note = Callable[[RoutedPublication, Route, BrokerId | None, int, list[Effect]], object]
 
 
 class Forwarding:
-    """Sends on what comes by where the routes say."""
+    """Sends on what comes to a broker from its neighbours and clients by where the routes say.
 
-    def __init__(self, routes: Outcomes[Route]) -> None:
+    Who wants to `note` it hears of each publication, when all that came with it have gone on.
+    """
+
+    def __init__(
+        self, broker: BrokerId, neighbours: Container[BrokerId], routes: Outcomes[Route]
+    ) -> None:
+        self.note: Note | None = None
+        self._broker = broker
+        self._neighbours = neighbours
         self._routes = routes
 
+    def check_neighbour(self, neighbour: BrokerId) -> None:
+        """ProtocolError unless there is a link to this broker."""
+        if neighbour not in self._neighbours:
+            raise ProtocolError(f"{neighbour} is not a neighbour of {self._broker}")
+
     def forward(
-        self,
-        publications: tuple[RoutedPublication, ...],
-        hops: int,
-        hop: BrokerId | None,
-        out: list[Effect],
-    ) -> Sequence[Forwarded]:
+        self, hop: BrokerId | None, batch: PublicationBatch, now_us: int, out: list[Effect]
+    ) -> None:
         """Send publications to each neighbour with a match but `hop`, deliver to local clients.
 
-        Returns them with their routes; `hop` may be among the neighbours of these.
+        `hop` is where they come from: a neighbour, or ProtocolError; None where that is a local
+        client.
         """
+        if hop not in self._neighbours and hop is not None:
+            self.check_neighbour(hop)
+        publications = batch.publications
         if len(publications) == 1:
             routed = publications[0]
             route = self._routes.of(routed.publication.attributes)
-            for client, subscriptions in route.clients:
-                out.append(Deliver(client, routed, subscriptions, hops))
-            batch = None
+            if route.clients:
+                for client, subscriptions in route.clients:
+                    out.append(Deliver(client, routed, subscriptions, batch.hops))
+            further = None
             for neighbour in route.neighbours:
                 if neighbour != hop:
-                    batch = batch or PublicationBatch(publications, hops + 1)
-                    out.append(Send(neighbour, batch))
-            return ((routed, route),)
+                    further = further or PublicationBatch(publications, batch.hops + 1)
+                    out.append(Send(neighbour, further))
+            if self.note is not None:
+                self.note(routed, route, hop, now_us, out)
+            return
+        routes = self.forward_all(hop, batch, out)
+        if self.note is not None:
+            for routed, route in zip(publications, routes, strict=True):
+                self.note(routed, route, hop, now_us, out)
+
+    def forward_all(
+        self, hop: BrokerId | None, batch: PublicationBatch, out: list[Effect]
+    ) -> Sequence[Route]:
+        """As `forward`, but `hop` need not be a neighbour any more, and nobody notes it.
+
+        Returns their routes, in their order.
+        """
+        publications = batch.publications
         remote: dict[BrokerId, list[RoutedPublication]] = {}
         routes = self._routes.of_each([routed.publication.attributes for routed in publications])
-        forwarded = list(zip(publications, routes, strict=True))
-        for routed, route in forwarded:
+        for routed, route in zip(publications, routes, strict=True):
             for client, subscriptions in route.clients:
-                out.append(Deliver(client, routed, subscriptions, hops))
+                out.append(Deliver(client, routed, subscriptions, batch.hops))
             for neighbour in route.neighbours:
                 if neighbour in remote:
                     remote[neighbour].append(routed)
                 elif neighbour != hop:
                     remote[neighbour] = [routed]
-        whole = PublicationBatch(publications, hops + 1)
+        whole = PublicationBatch(publications, batch.hops + 1)
         for neighbour, part in remote.items():
             is_whole = len(part) == len(publications)
-            batch = whole if is_whole else PublicationBatch(tuple(part), hops + 1)
-            out.append(Send(neighbour, batch))
-        return forwarded
+            further = whole if is_whole else PublicationBatch(tuple(part), batch.hops + 1)
+            out.append(Send(neighbour, further))
+        return routes

@@ -13,7 +13,6 @@ said explicitly.
 
 from __future__ import annotations
 
-from bisect import insort
 from collections.abc import Container, Iterable
 
 from shoal.broker.effects import Effect, Send
@@ -29,6 +28,7 @@ from shoal.model import (
 )
 from shoal.overlays.merging import OwnMerging
 from shoal.overlays.tree.hearsay import Hearsay
+from shoal.overlays.tree.neighbours import Neighbours
 from shoal.overlays.tree.routing_table import AdvertisementEntry, RoutingTable, SubscriptionEntry
 from shoal.overlays.tree.telling import Telling
 
@@ -46,7 +46,7 @@ class Propagation:
     ) -> None:
         self.tables = RoutingTable(covering=covering, merging=merging, outcomes=outcomes)
         self._telling = Telling(self.tables)
-        self.neighbours = sorted(neighbours)
+        self.neighbours = Neighbours(neighbours)
         # By neighbour, in whose direction what was beyond it is since tables have turned silently.
         self.turned: dict[BrokerId, tuple[BrokerId, ...]] = {}
         self.hearsay = Hearsay()
@@ -315,17 +315,16 @@ class Propagation:
     def relink(self, old: BrokerId | None, new: Iterable[BrokerId]) -> None:
         """These neighbours have taken the place of one, if any; the tables have turned."""
         if old is not None:
-            self.neighbours.remove(old)
+            self.neighbours.discard(old)
             self.hearsay.drop_all(old)
             if self.tables.wanted is not None:
                 self.tables.wanted.pop(old, None)
         for neighbour in new:
-            insort(self.neighbours, neighbour)
+            self.neighbours.add(neighbour)
 
     def unlink(self, neighbour: BrokerId) -> None:
         """The neighbour has been told nothing: what was forwarded to it no longer counts."""
-        if neighbour in self.neighbours:
-            self.neighbours.remove(neighbour)
+        self.neighbours.discard(neighbour)
         self.tables.forget_told(neighbour)
         self.hearsay.drop_all(neighbour)
         for row in list(self._repeated):
@@ -352,7 +351,7 @@ class Propagation:
         Its subscriptions come by themselves: they follow the advertisements.
         """
         self.turned.pop(neighbour, None)
-        insort(self.neighbours, neighbour)
+        self.neighbours.add(neighbour)
         rows = self.tables.advertisements.values()
         said = [row for row in rows if row.last_hop != neighbour]
         out.extend(Send(neighbour, Advertise(row.advertisement, row.rank)) for row in said)

@@ -32,7 +32,13 @@ from shoal.broker.messages import (
     Unsubscribe,
 )
 from shoal.broker.onward import Asked, Hop, Onward
-from shoal.broker.strategy import BaseStrategy, BrokerContext, ProtocolError, unexpected
+from shoal.broker.strategy import (
+    BaseStrategy,
+    BrokerContext,
+    ProtocolError,
+    ReceiveBatch,
+    unexpected,
+)
 from shoal.model import (
     Advertisement,
     AdvertisementId,
@@ -83,7 +89,7 @@ class TreeRouting(BaseStrategy):
         self._neighbours = self.propagation.neighbours
         self.publishers = LocalPublishers(context.broker)
         self.tables = self.propagation.tables
-        self.forwarding = Forwarding(self.tables.routes)
+        self.forwarding = Forwarding(self.broker, self._neighbours, self.tables.routes)
         self._exchange = Exchange(context.expected)
         # Neighbours of which it is not known whether they stay such, and what they were told since.
         self._unmet: set[BrokerId] = set()
@@ -129,14 +135,18 @@ class TreeRouting(BaseStrategy):
     def start(self, started: Started, now_us: int, out: list[Effect]) -> None:
         self._exchange.start(started, now_us, out)
 
+    @property
+    def receive_batch(self) -> ReceiveBatch:
+        return self.forwarding.forward
+
     def receive(
         self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]
     ) -> None:
+        if type(message) is PublicationBatch:
+            self.forwarding.forward(neighbour, message, now_us, out)
+            return
         if neighbour not in self._neighbours:
             self.check_sender(neighbour, message)
-        if type(message) is PublicationBatch:
-            self.forwarding.forward(message.publications, message.hops, neighbour, out)
-            return
         if isinstance(message, LeavingMessage):
             self._leaves(neighbour, message, now_us, out)
             return
@@ -216,7 +226,7 @@ class TreeRouting(BaseStrategy):
         ways = self.propagation.turned.get(neighbour)
         if ways is not None and isinstance(carrier, PublicationBatch):
             sent: list[Effect] = []
-            self.forwarding.forward(carrier.publications, carrier.hops, neighbour, sent)
+            self.forwarding.forward_all(neighbour, carrier, sent)
             out += [each for each in sent if isinstance(each, Send) and each.neighbour in ways]
 
     # --- links --------------------------------------------------------------------------------
@@ -363,8 +373,7 @@ class TreeRouting(BaseStrategy):
 
     def check_neighbour(self, neighbour: BrokerId) -> None:
         """ProtocolError unless there is a link to this broker."""
-        if neighbour not in self._neighbours:
-            raise ProtocolError(f"{neighbour} is not a neighbour of {self.broker}")
+        self.forwarding.check_neighbour(neighbour)
 
     def check_sender(self, neighbour: BrokerId, message: Message) -> None:
         """ProtocolError unless the message may come over this link.
@@ -408,4 +417,4 @@ class TreeRouting(BaseStrategy):
         out: list[Effect],
     ) -> None:
         """Send on what a local client has published, and has been accepted."""
-        self.forwarding.forward(accepted, 0, None, out)
+        self.forwarding.forward(None, PublicationBatch(accepted, 0), now_us, out)

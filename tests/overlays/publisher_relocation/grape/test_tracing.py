@@ -15,7 +15,6 @@ from shoal.overlays.publisher_relocation.grape.messages import (
 from shoal.overlays.publisher_relocation.grape.parameters import MAX_TRACE_SESSION_LENGTH
 from shoal.overlays.publisher_relocation.grape.tracing import Tracing
 from shoal.overlays.publisher_relocation.traces import BrokerTrace
-from shoal.overlays.tree.forwarding import Forwarded
 from shoal.overlays.tree.routing_table import Route
 from tests.broker.transcript import publication
 
@@ -23,20 +22,26 @@ M212 = MessageId("B1", "P", 212)
 NEWER = MessageId("B1", "P", 312)
 
 
+# A publication, and the way it went.
+Went = tuple[RoutedPublication, Route]
+
+
 def routed(number: int, session: MessageId | None = M212) -> RoutedPublication:
     return RoutedPublication(publication(number), MessageId("B1", "P", number), session)
 
 
-def deliver(number: int, client: str = "C", session: MessageId | None = M212) -> list[Forwarded]:
+def deliver(number: int, client: str = "C", session: MessageId | None = M212) -> list[Went]:
     return [(routed(number, session), Route((), ((client, ("s",)),)))]
 
 
-def forward(neighbour: str, *numbers: int, session: MessageId | None = M212) -> list[Forwarded]:
+def forward(neighbour: str, *numbers: int, session: MessageId | None = M212) -> list[Went]:
     return [(routed(number, session), Route((neighbour,), ())) for number in numbers]
 
 
-def note(tracing: Tracing, *noted: list[Forwarded], upstream: str | None = None) -> None:
-    tracing.note([pair for each in noted for pair in each], upstream, 0, [])
+def note(tracing: Tracing, *noted: list[Went], upstream: str | None = None) -> None:
+    for each in noted:
+        for one, route in each:
+            tracing.note(one, route, upstream, 0, [])
 
 
 def tracing_at_b5() -> Tracing:

@@ -24,7 +24,7 @@ publishers do not, a session ends when all have answered.
 from __future__ import annotations
 
 import enum
-from collections.abc import Container, Sequence
+from collections.abc import Container
 
 from shoal.broker.effects import (
     CancelTimer,
@@ -62,7 +62,7 @@ from shoal.overlays.publisher_relocation.subscribers.moving import MovingSubscri
 from shoal.overlays.publisher_relocation.subscribers.planner import Session
 from shoal.overlays.publisher_relocation.tracer import SendAway
 from shoal.overlays.publisher_relocation.traces import BrokerTrace
-from shoal.overlays.tree.forwarding import Forwarded
+from shoal.overlays.tree.forwarding import Note
 
 
 class State(enum.Enum):
@@ -151,10 +151,12 @@ class Grape:
         )
         return (*traced, *publications[space:])
 
-    def published(self, forwarded: Sequence[Forwarded], now_us: int, out: list[Effect]) -> None:
-        self.traces.note(forwarded, None, now_us, out)
-        routed, _ = forwarded[0]
-        self._retrieve_when_full(routed.publication.publisher, now_us, out)
+    @property
+    def note(self) -> Note:
+        return self.traces.note
+
+    def published(self, publisher: ClientId, now_us: int, out: list[Effect]) -> None:
+        self._retrieve_when_full(publisher, now_us, out)
 
     def receive(
         self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]

@@ -15,11 +15,12 @@ that was asked for, too.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from functools import reduce
 from operator import or_
 
 from shoal.broker.effects import Effect, Measured, Send
+from shoal.broker.messages import RoutedPublication
 from shoal.broker.strategy import ProtocolError
 from shoal.model import BrokerId, ClientId, MessageId
 from shoal.overlays.publisher_relocation.grape.messages import (
@@ -29,7 +30,6 @@ from shoal.overlays.publisher_relocation.grape.messages import (
 )
 from shoal.overlays.publisher_relocation.grape.parameters import MAX_TRACE_SESSION_LENGTH
 from shoal.overlays.publisher_relocation.traces import BrokerTrace
-from shoal.overlays.tree.forwarding import Forwarded
 from shoal.overlays.tree.routing_table import Route
 
 _COUNT_BYTES = 8
@@ -132,28 +132,30 @@ class Tracing:
 
     def note(
         self,
-        forwarded: Iterable[Forwarded],
+        routed: RoutedPublication,
+        route: Route,
         upstream: BrokerId | None,
-        now_us: int,
-        out: list[Effect],
+        _now_us: int,
+        _out: list[Effect],
     ) -> None:
-        """Publications came from upstream, and went these ways, the traced ones and others."""
-        for routed, route in forwarded:
-            mark = routed.mark
-            if mark is None:
-                continue
-            trace = self._traces.get(mark.publisher)
-            if trace is None or trace.session is not mark:
-                trace = self._trace(mark, upstream)
-            if trace.upstream != upstream:
-                trace.turn(upstream)
-            offset = routed.message_id.number - mark.number
-            if 0 <= offset < MAX_TRACE_SESSION_LENGTH:  # else a peer's garbage
-                took, bit = trace.took, 1 << offset
-                took[route] = took.get(route, 0) | bit
-                if self._by_client:
-                    for client, _ in route.clients:
-                        trace.had[client] = trace.had.get(client, 0) | bit
+        """A publication, traced or not, came from upstream and went this way."""
+        mark = routed.mark
+        if mark is None:
+            return
+        _, publisher, first = mark  # a named tuple's names are found slowly
+        trace = self._traces.get(publisher)
+        if trace is None or trace.session is not mark:
+            trace = self._trace(mark, upstream)
+        if trace.upstream != upstream:
+            trace.turn(upstream)
+        _, _, number = routed.message_id
+        offset = number - first
+        if 0 <= offset < MAX_TRACE_SESSION_LENGTH:  # else a peer's garbage
+            took, bit = trace.took, 1 << offset
+            took[route] = took.get(route, 0) | bit
+            if self._by_client:
+                for client, _ in route.clients:
+                    trace.had[client] = trace.had.get(client, 0) | bit
 
     def _trace(self, session: MessageId, upstream: BrokerId | None) -> _Trace:
         trace = self._traces.get(session.publisher)

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Container, Sequence
+from collections.abc import Container
 
 from shoal.broker.effects import CancelTimer, Effect, Measured, Record, Send, SetTimer, TimerKey
 from shoal.broker.messages import Message, RoutedPublication
@@ -36,7 +36,7 @@ from shoal.overlays.publisher_relocation.pop.parameters import Parameters
 from shoal.overlays.publisher_relocation.pop.tracing import TRACE_TIMER, Tracing
 from shoal.overlays.publisher_relocation.records import SelectionRecord
 from shoal.overlays.publisher_relocation.tracer import SendAway
-from shoal.overlays.tree.forwarding import Forwarded
+from shoal.overlays.tree.routing_table import Route
 
 _REQUEST_TIMER = "request"
 
@@ -118,9 +118,19 @@ class Pop:
             marked.append(routed)
         return tuple(marked)
 
-    def published(self, forwarded: Sequence[Forwarded], now_us: int, out: list[Effect]) -> None:
-        for publisher in self.traces.note(forwarded, None, now_us, out):
-            self._traced(publisher, now_us, out)
+    def note(
+        self,
+        routed: RoutedPublication,
+        route: Route,
+        upstream: BrokerId | None,
+        now_us: int,
+        out: list[Effect],
+    ) -> None:
+        if routed.mark is not None and self.traces.note(routed, route, upstream, now_us, out):
+            self._traced(routed.publication.publisher, now_us, out)
+
+    def published(self, publisher: ClientId, now_us: int, out: list[Effect]) -> None:
+        """They were noted, and that is all."""
 
     def receive(
         self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]

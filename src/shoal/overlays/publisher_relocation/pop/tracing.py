@@ -11,15 +11,16 @@ Source: Cheung and Jacobsen, publisher relocation, section 3.1.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Mapping
 
 from shoal.broker.effects import CancelTimer, Effect, Send, SetTimer, TimerKey
+from shoal.broker.messages import RoutedPublication
 from shoal.broker.strategy import ProtocolError
 from shoal.model import BrokerId, ClientId, MessageId
 from shoal.overlays.publisher_relocation.pop.messages import TraceResult
 from shoal.overlays.publisher_relocation.pop.parameters import Parameters
 from shoal.overlays.publisher_relocation.pop.planner import Profile
-from shoal.overlays.tree.forwarding import Forwarded
+from shoal.overlays.tree.routing_table import Route
 
 TRACE_TIMER = "trace"
 
@@ -76,26 +77,24 @@ class Tracing:
 
     def note(
         self,
-        forwarded: Iterable[Forwarded],
+        routed: RoutedPublication,
+        route: Route,
         upstream: BrokerId | None,
         now_us: int,
         out: list[Effect],
-    ) -> list[ClientId]:
-        """Publications came from upstream, and went these ways, one each."""
+    ) -> bool:
+        """A traced publication came from upstream, and went this way; whether that was nowhere.
+
+        Only at its publisher's first broker, where its trace has ended then.
+        """
+        publication, local = routed.message_id, len(route.clients)
+        waiting = set(route.neighbours)
+        waiting.discard(upstream)
+        if not waiting:
+            return self._end(publication, upstream, local, {}, out)
         deadline_us = now_us + self._parameters.answer_timeout_us
-        ended = []
-        for routed, route in forwarded:
-            if routed.mark is None:
-                continue
-            publication, local = routed.message_id, len(route.clients)
-            waiting = set(route.neighbours)
-            waiting.discard(upstream)
-            if waiting:
-                trace = _Trace(upstream, deadline_us, local, waiting)
-                self._wait(publication, trace, out)
-            elif self._end(publication, upstream, local, {}, out):
-                ended.append(publication.publisher)
-        return ended
+        self._wait(publication, _Trace(upstream, deadline_us, local, waiting), out)
+        return False
 
     def result(self, neighbour: BrokerId, message: TraceResult, out: list[Effect]) -> bool:
         """Take a neighbour's result; whether it ended a trace at the publisher's first broker."""

@@ -129,7 +129,7 @@ class Overlay:
         if neighbour in self.tree.propagation.turned:
             self.tree.returned(neighbour, carrier, now_us, out)
         elif isinstance(carrier, PublicationBatch) and not self.memory.standing(neighbour).is_in:
-            self.tree.forwarding.forward(carrier.publications, carrier.hops, neighbour, out)
+            self.tree.forwarding.forward_all(neighbour, carrier, out)
 
     def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
         if key == TIMER:

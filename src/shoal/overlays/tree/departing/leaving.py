@@ -239,7 +239,7 @@ class Leaver:
         self._awaited.discard(neighbour)
         if self._awaited:
             return
-        centre = self._propagation.neighbours[0]
+        centre, *_ = self._propagation.neighbours
         if self._is_whole:
             self._end([centre], succession, now_us, out)
             out.append(Release())
@@ -303,7 +303,7 @@ class Leaver:
                     self._abandon(now_us, out)
             case ((State.LINKING | State.STOPPING), Refuse()):
                 self._abandon(now_us, out)
-            case State.SUCCEEDING, Refuse() if neighbour in self._propagation.neighbours[1:]:
+            case State.SUCCEEDING, Refuse() if neighbour in [*self._propagation.neighbours][1:]:
                 self._is_whole = False
                 self._stayed += (neighbour,)
                 self._resolve(neighbour, succession, now_us, out)
