@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from hashlib import blake2b
+from itertools import count
 from random import Random
 from types import BuiltinMethodType, FunctionType, MethodType
 from typing import Any, NamedTuple, Protocol
@@ -18,6 +19,7 @@ import msgspec
 from shoal.matching import MatchIndex
 from shoal.matching.relations.overlap_candidates import OverlapCandidates
 from shoal.model import Filter
+from shoal.overlays.tree.routing_table import AdvertisementEntry, SubscriptionEntry
 
 
 class Participant(Protocol):
@@ -99,7 +101,8 @@ def fingerprint(root: object) -> bytes:
     """Equal for objects that hold the same, and (as good as) only for them.
 
     Dictionaries count in their order, which may decide what is said first; sets do not.  What is
-    made of other things that are there (an index) and what cannot change (code) is left out.
+    made of other things that are there (an index; a row's number, which says no more than its
+    table's order) and what cannot change (code) is left out.
     """
     digest = blake2b(digest_size=16)
     digest.update(repr(_plain(root, {})).encode())
@@ -108,6 +111,7 @@ def fingerprint(root: object) -> bytes:
 
 _ATOMS = (str, int, float, bool, bytes, type(None), type)
 _CODE = (FunctionType, MethodType, BuiltinMethodType)
+_ROWS = (AdvertisementEntry, SubscriptionEntry)
 
 
 def _plain(value: Any, met: dict[int, int]) -> Any:
@@ -118,7 +122,7 @@ def _plain(value: Any, met: dict[int, int]) -> Any:
         return value.name
     if isinstance(value, Filter):
         return repr(value.expression)
-    if isinstance(value, _CODE):
+    if isinstance(value, (*_CODE, count)):
         return ()
     if isinstance(value, tuple):
         return type(value).__name__, tuple([_plain(each, met) for each in value])
@@ -145,5 +149,7 @@ def _parts(value: Any) -> list[Any]:
     if isinstance(value, msgspec.Struct):
         return [getattr(value, name) for name in value.__struct_fields__]
     slots = [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())]
+    if isinstance(value, _ROWS):
+        slots.remove("number")
     parts = [getattr(value, name, None) for name in slots]
     return parts + [part for _, part in sorted(getattr(value, "__dict__", {}).items())]

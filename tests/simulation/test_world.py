@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -163,16 +164,21 @@ def test_who_does_not_watch_is_told_nothing() -> None:
 # --- laws -------------------------------------------------------------------------------------
 
 
-def observed_network(seed: int, monkeypatch: pytest.MonkeyPatch) -> tuple[RandomNetwork, list]:
-    """A random network, with all that arrives at brokers: (time, broker, input)."""
-    arrivals: list[tuple[int, str, object]] = []
-    receive = BrokerNode.receive
+def heard(receive: Callable[..., None], arrivals: list[tuple[int, str, object]]) -> object:
+    """The same door; what comes in is written down."""
 
     def listen(self: BrokerNode, now_us: int, input: object) -> None:
         arrivals.append((now_us, self.id, input))
         receive(self, now_us, input)
 
-    monkeypatch.setattr(BrokerNode, "receive", listen)
+    return listen
+
+
+def observed_network(seed: int, monkeypatch: pytest.MonkeyPatch) -> tuple[RandomNetwork, list]:
+    """A random network, with all that arrives at brokers: (time, broker, input)."""
+    arrivals: list[tuple[int, str, object]] = []
+    for door in ("receive", "receive_one"):
+        monkeypatch.setattr(BrokerNode, door, heard(getattr(BrokerNode, door), arrivals))
     return RandomNetwork(seed, system="grape"), arrivals
 
 
@@ -181,13 +187,16 @@ def test_links_keep_order_and_time_never_goes_back(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent: dict[tuple[str, int], list] = {}
-    send = Link.send
 
-    def listen(self: Link, input, units: int, ready_us: int) -> int:  # type: ignore[no-untyped-def]
-        sent.setdefault((input.neighbour, id(self)), []).append(input.message)
-        return send(self, input, units, ready_us)
+    def said(send: Callable[..., None]) -> object:
+        def listen(self: Link, input, *when: int) -> None:  # type: ignore[no-untyped-def]
+            sent.setdefault((input.neighbour, id(self)), []).append(input.message)
+            send(self, input, *when)
 
-    monkeypatch.setattr(Link, "send", listen)
+        return listen
+
+    monkeypatch.setattr(Link, "send", said(Link.send))
+    monkeypatch.setattr(Link, "send_one", said(Link.send_one))
     network, arrivals = observed_network(seed, monkeypatch)
     assert network.run() == []
     times = [now_us for now_us, _, _ in arrivals]
