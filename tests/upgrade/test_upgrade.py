@@ -13,14 +13,18 @@ from shoal.broker.wire import FrameReader, WireError
 from shoal.runtime.broker_service import BrokerService
 from shoal.runtime.storage.journal_files import JournalError, framed
 from shoal.runtime.storage.overlay_file import LinkRow, Overlay
+from tests.examples import at_length
 from tests.upgrade.record import FRAMES, HERE, OVERLAY
 from tests.upgrade.said import CODEC, SAID, THERE
 from tests.upgrade.scene import know, play, two_brokers
 
 VERSIONS = sorted(HERE.glob("version_*"))
+FIRST, *BETWEEN, NEWEST = VERSIONS
 
 
-@pytest.mark.parametrize("version", VERSIONS, ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "version", [FIRST, NEWEST, *at_length(BETWEEN)], ids=lambda path: path.name
+)
 def test_brokers_know_what_an_earlier_version_wrote(version: Path, tmp_path: Path) -> None:
     """Sessions, what waits in them, QoS 2 in the middle, retained messages, and spools."""
     folder = tmp_path / "data"

@@ -93,7 +93,7 @@ WHO = "publisher,broker,advertisement\nbonn,B3,kind = 'station'\nkiel,,\n"
 @pytest.mark.parametrize(
     ("changes", "mine", "who"),
     [
-        ({}, "", ""),
+        *at_length([({}, "", "")]),
         ({"distribution": "clustered", "spread": 2, "aim_at": ("gusts",), "seed": 2}, "", ""),
         *at_length([({"publishers": 2, "window": Window(5 * SECOND_US, 100 * SECOND_US)}, "", "")]),
         ({"home": "kind", "duration_us": None, "brokers": "3", "spread": None}, "", ""),
