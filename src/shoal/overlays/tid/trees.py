@@ -12,7 +12,7 @@ True
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterable
 
 from shoal.matching import MatchIndex, Work, overlaps
@@ -48,7 +48,7 @@ class Tree:
     `former` is the tree whose place it takes.
     """
 
-    __slots__ = ("advertisements", "entries", "former", "id", "last_hop", "version")
+    __slots__ = ("advertisements", "bound", "entries", "former", "id", "last_hop", "version")
 
     def __init__(self, id: TreeId, last_hop: BrokerId | None, former: TreeId = "") -> None:
         self.id = id
@@ -57,6 +57,8 @@ class Tree:
         self.version = 0
         self.advertisements: dict[AdvertisementId, Advertisement] = {}
         self.entries: dict[tuple[SubscriptionId, BrokerId | None], Entry] = {}
+        # From how many sides each is bound.
+        self.bound: Counter[SubscriptionId] = Counter()
 
     def wants(self, subscription: Subscription, work: Work) -> bool:
         """Whether something that is advertised may overlap a subscription: yes if work is spent."""
@@ -64,7 +66,7 @@ class Tree:
         return any(overlaps(subscription.filter, each.filter, work) for each in promised)
 
     def is_bound(self, id: SubscriptionId) -> bool:
-        return any(known == id for known, _ in self.entries)
+        return id in self.bound
 
 
 class Trees:
@@ -136,6 +138,7 @@ class Trees:
             is_new = True
         entry = Entry(tree, subscription, hop)
         tree.entries[subscription.id, hop] = entry
+        tree.bound[subscription.id] += 1
         self._by_subscription.setdefault(subscription.id, {})[entry] = None
         self.index.add(entry, subscription.filter)
         return is_new
@@ -149,8 +152,11 @@ class Trees:
         return not tree.is_bound(id)
 
     def _remove(self, entry: Entry) -> None:
-        id = entry.subscription.id
-        del entry.tree.entries[id, entry.hop]
+        id, tree = entry.subscription.id, entry.tree
+        del tree.entries[id, entry.hop]
+        tree.bound[id] -= 1
+        if not tree.bound[id]:
+            del tree.bound[id]
         self.index.remove(entry)
         del self._by_subscription[id][entry]
         if not self._by_subscription[id]:
