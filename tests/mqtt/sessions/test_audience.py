@@ -155,3 +155,42 @@ def test_no_more_is_looked_up_than_allowed(site: Site, monkeypatch: pytest.Monke
     had = who_had(site, again)
     assert had is not None
     assert had.had == {"one": 1 << 5, "two": 1 << 5}
+
+
+def test_what_goes_to_the_same_many_is_counted_for_each_publisher(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One topic of 512 publishers with 2,000 followers was one look, of a second."""
+    monkeypatch.setattr(module, "MOST_LOOKED_UP", 10)
+    for name in range(4):
+        site.connect(f"c{name}", properties=FOLLOWS).subscribe("a")
+    sessions = [MessageId("B9", f"p{number}", 0) for number in range(9)]
+    for session in sessions:
+        note(site, "a", 0, session)
+    found = [had for session in sessions if (had := who_had(site, session)) is not None]
+    assert [len(had.had) for had in found] == [4] * 3 + [0] * 6
+
+
+def test_of_all_who_had_something_no_more_than_allowed_are_remembered(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who was told nothing yet is looked for among them: of 1,000 publishers 2 million."""
+    monkeypatch.setattr(module, "MOST_HAD", 10)
+    chance = Random(1)
+    for name in range(4):
+        site.connect(f"c{name}", properties=FOLLOWS).subscribe("a")
+    for number in range(400):
+        session = MessageId("B9", f"p{chance.randrange(6)}", number * 10)
+        note(site, "a", 0, session)
+        if chance.random() < 0.3:
+            who_had(site, session)
+        if chance.random() < 0.3:
+            site.after(1)
+        traced = [
+            each
+            for publisher in audience(site)._publishers.values()
+            for each in (publisher.current, publisher.before)
+            if each is not None
+        ]
+        held = sum(len(each.had) for each in traced)
+        assert audience(site)._held == held <= 10

@@ -9,7 +9,7 @@ is bounded: of each publisher a session per `EACH_US` counts for those between, 
 from __future__ import annotations
 
 from collections import OrderedDict, defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from shoal.broker.messages import RoutedPublication
 from shoal.clients.doors import MOST_BITS, Had
@@ -26,17 +26,20 @@ MOST_LOOKED_UP = 50_000
 # What is remembered before it is looked up: publications, and their bytes.
 MOST_NOTED = 512
 MOST_NOTED_BYTES = 1_048_576
-# Publishers that are remembered; and how long one that says nothing counts as not done.
+# Publishers that are remembered, and clients of each that had something, in all: those who asks
+# is told of are looked for among these.  And how long one that says nothing counts as not done.
 MOST_PUBLISHERS = 1_024
+MOST_HAD = 50_000
 SILENT_US = 60 * MICROSECONDS
 
 _Noted = tuple["_Traced", int, Message]
 
 
 class _Traced:
-    """A session of publications; it stands for `times` as many."""
+    """A session of publications; it stands for `times` as many, and nobody asks once it is over."""
 
     def __init__(self, session: MessageId, times: int) -> None:
+        self.is_over = False
         self.session = session
         self.times = times
         self.had: dict[ClientId, int] = {}
@@ -66,6 +69,8 @@ class Audience:
         self._subscriptions = subscriptions
         self._door = door
         self._publishers: OrderedDict[ClientId, _Publisher] = OrderedDict()
+        # Of all of them, clients that had something.
+        self._held = 0
         self._noted: list[_Noted] = []
         self._noted_bytes = 0
         # How much may be looked up until when.
@@ -81,7 +86,7 @@ class Audience:
         publisher = self._publishers.get(session.publisher)
         if publisher is None:
             if len(self._publishers) >= MOST_PUBLISHERS:
-                self._publishers.popitem(last=False)
+                self._forget_oldest()
             publisher = self._publishers[session.publisher] = _Publisher()
         if session != publisher.last:
             self._begin(publisher, session, now_us)
@@ -100,6 +105,7 @@ class Audience:
         if now_us < publisher.next_us:
             publisher.skipped += 1
             return
+        self._drop(publisher.before)
         publisher.before = publisher.current
         publisher.current = _Traced(session, 1 + publisher.skipped)
         publisher.skipped, publisher.next_us = 0, now_us + EACH_US
@@ -116,6 +122,7 @@ class Audience:
             traced, publisher.before = publisher.before, None
         else:
             return None
+        self._drop(traced)
         gone = tuple(self._gone())
         for client in traced.had:
             named = self._state(client)
@@ -165,27 +172,44 @@ class Audience:
                 continue
             receivers = known.all
             if receivers is not None:
-                self._left -= len(receivers)
                 bits: dict[_Traced, int] = defaultdict(int)
                 for traced, offset, _ in each_noted:
                     bits[traced] |= 1 << offset
                 for traced, all_bits in bits.items():
-                    for subscription in receivers:
-                        self._add(traced, all_bits, subscription)
+                    self._add(traced, all_bits, receivers)
                 continue
             messages = [message for _, _, message in each_noted]
             found = self._subscriptions.match_each(messages)
             for (traced, offset, _), subscriptions in zip(each_noted, found, strict=True):
-                self._left -= len(subscriptions)
-                for subscription in subscriptions:
-                    self._add(traced, 1 << offset, subscription)
+                self._add(traced, 1 << offset, subscriptions)
 
-    def _add(self, traced: _Traced, bits: int, subscription: ClientSubscription) -> None:
-        session = subscription.session
-        if self._may_move(session):
-            traced.had[session.client_id] = traced.had.get(session.client_id, 0) | bits
-        else:
-            traced.others |= bits
+    def _add(
+        self, traced: _Traced, bits: int, subscriptions: Collection[ClientSubscription]
+    ) -> None:
+        """All these had it, if they are not too many to look at."""
+        if self._left <= 0 or traced.is_over:
+            return
+        self._left -= len(subscriptions)
+        before = len(traced.had)
+        for subscription in subscriptions:
+            session = subscription.session
+            if self._may_move(session):
+                traced.had[session.client_id] = traced.had.get(session.client_id, 0) | bits
+            else:
+                traced.others |= bits
+        self._held += len(traced.had) - before
+        while self._held > MOST_HAD and len(self._publishers) > 1:
+            self._forget_oldest()
+
+    def _forget_oldest(self) -> None:
+        _, publisher = self._publishers.popitem(last=False)
+        self._drop(publisher.current)
+        self._drop(publisher.before)
+
+    def _drop(self, traced: _Traced | None) -> None:
+        if traced is not None and not traced.is_over:
+            traced.is_over = True
+            self._held -= len(traced.had)
 
     def _may_move(self, session: Session) -> bool:
         """Whether its client is here, follows, and is not moved as a publisher."""
