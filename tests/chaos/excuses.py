@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from tests.chaos.history import (
@@ -66,8 +67,8 @@ class Excuses:
     - "With three clusters or more, publications go round a congested link". If the broker "by which
       a cluster is entered is killed, the one that takes its place" waits for what is missing "for
       3 s. What comes later comes out of order".
-    - A member of a group whose session ends with its connection takes with it what it was being
-      sent (MQTT 5, 4.8.2); for half a second the others do not know that it has gone.
+    - "A member whose session ends with its connection takes with it what it was being sent": for
+      half a second the others do not know that it has gone, nor while they cannot be told.
     """
 
     def __init__(self, plan: Plan, history: Sequence[Event]) -> None:
@@ -97,7 +98,7 @@ class Excuses:
             return False
         if not subscriber.lasts:
             return any(
-                sent.at_s < end_s + UNNOTICED_S and taken_s > end_s - BEING_SENT_S
+                sent.at_s < self._noticed_s(end_s) and taken_s > end_s - BEING_SENT_S
                 for end_s in self._ends[subscriber.name]
             )
         if self._plan.acknowledge == "settled" or sent.client not in self._advertisers:
@@ -108,6 +109,15 @@ class Excuses:
             if any(sent.at_s <= back_s for _, back_s in downs)
         ]
         return len(restarted) > 1
+
+    def _noticed_s(self, left_s: float) -> float:
+        """When all know that a client has gone: also who was down then, and who was to tell."""
+        noticed_s = left_s + UNNOTICED_S
+        told_s = UNNOTICED_S + (DOUBT_S if self._plan.system == "octopia" else 0)
+        for killed_s, back_s in sorted(chain.from_iterable(self._down.values())):
+            if killed_s < noticed_s:
+                noticed_s = max(noticed_s, back_s + told_s)
+        return noticed_s
 
     def double(self, sent: Sent) -> bool:
         """Whether its publisher's own broker was killed before all was said about it."""

@@ -180,6 +180,21 @@ def test_who_leaves_a_group_for_good_takes_what_it_is_being_sent() -> None:
     assert kinds([*others, got(5.1, "G3", "P1", 1)], plan) == []
 
 
+def test_that_it_has_left_is_known_when_brokers_that_were_killed_are_back() -> None:
+    fickle = SubscriberPlan("G3", "B1", 2, group="g", lasts=False)
+    plan = PLAN._replace(subscribers=(*PLAN.subscribers, fickle))
+    others = [e for e in to_all(5, "P1", 1) if not (isinstance(e, Got) and e.client == "G1")]
+    left = Left(at_s=2, client="G3", broker="B1", why="")
+    for killed_s, ready_s, found in (
+        (1, 4, True),
+        (1, 4.6, False),
+        (2.4, 4.6, False),
+        (3, 9, True),
+    ):
+        down = [Killed(at_s=killed_s, broker="B2"), Ready(at_s=ready_s, broker="B2")]
+        assert kinds([left, *down, *others], plan) == [("lost", "group g")] * found
+
+
 def test_twice_at_qos_2_is_doubled() -> None:
     assert kinds([*to_all(1, "P2", 1), got(2, "S1", "P2", 1)]) == [("doubled", "S1")]
     assert kinds([*to_all(1, "P2", 1), got(2, "G2", "P2", 1)]) == [("doubled", "group g")]
