@@ -8,12 +8,11 @@ time, and carry their effects out.  Most of what brokers send is one publication
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from shoal.broker.effects import (
     Answered,
     CancelTimer,
-    Costs,
     Deliver,
     Effect,
     EndLink,
@@ -41,7 +40,6 @@ from shoal.broker.effects import (
 )
 from shoal.broker.holding import Holding
 from shoal.broker.messages import Message, PublicationBatch, Rejected
-from shoal.broker.strategy import Strategy
 from shoal.model import BrokerId, ClientId
 from shoal.simulation.clocks import ahead
 from shoal.simulation.event_queue import EventQueue
@@ -50,48 +48,11 @@ from shoal.simulation.links.reliable import Frame, ReliableBroker
 from shoal.simulation.links.shared_outputs import Outputs
 from shoal.simulation.service import Meter, Monitor, ServiceCosts
 from shoal.simulation.subscribers import Subscribers
+from shoal.simulation.surroundings import Hearer, Machine, Network
 from shoal.simulation.trace import Delivery, Refused, Trace
 
 # How long until a neighbour, or a client, notices that a broker is gone or back.
 DETECTION_US = 1_000_000
-
-
-class Machine(Protocol):
-    """A broker, with or without reliable links around it."""
-
-    @property
-    def id(self) -> BrokerId: ...
-
-    @property
-    def strategy(self) -> Strategy: ...
-
-    def handle(self, input: Input, now_us: int) -> list[Effect]: ...
-
-
-class Network(Protocol):
-    """What surrounds a broker, as far as it can ask for it."""
-
-    def open_link(self, source: BrokerId, target: BrokerId, *, is_lasting: bool) -> None: ...
-
-    def reset_link(self, source: BrokerId, target: BrokerId) -> None: ...
-
-    def end_link(self, source: BrokerId, target: BrokerId) -> None: ...
-
-    def message_costs(self, broker: BrokerId) -> Costs:
-        """What messages cost this broker now."""
-
-    def left(self, broker: BrokerId) -> None:
-        """The broker has left."""
-
-    def move_client(self, client: ClientId, broker: BrokerId) -> None:
-        """A client is to go there."""
-
-
-class Hearer(Protocol):
-    """A client to whom brokers say something."""
-
-    def notified(self, now_us: int, argument: tuple[BrokerId, Message]) -> None:
-        """This broker says this."""
 
 
 class BrokerNode:

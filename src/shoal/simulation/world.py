@@ -30,11 +30,12 @@ from shoal.simulation.faults import FaultyLink, LinkFaults
 from shoal.simulation.links.overlay_link import Link
 from shoal.simulation.links.reliable import ReliableBroker
 from shoal.simulation.links.underlay import ClientLatencies, Underlay
-from shoal.simulation.nodes import DETECTION_US, BrokerNode, Machine, publications_in
+from shoal.simulation.nodes import DETECTION_US, BrokerNode, publications_in
 from shoal.simulation.publishers import PublisherNode
 from shoal.simulation.refuge import Refuge
 from shoal.simulation.service import Meter, ServiceCosts
 from shoal.simulation.subscribers import Subscribers
+from shoal.simulation.surroundings import Machine
 from shoal.simulation.trace import Trace
 from shoal.simulation.wiring import Ends, Wiring
 
