@@ -121,7 +121,9 @@ class Broker:
             message = input.message
             try:
                 if type(message) is PublicationBatch:
-                    self._receive_batch(input.neighbour, message, now_us, out)
+                    # What an attribute holds is no method of its own: so it is found faster.
+                    receive_batch = self._receive_batch
+                    receive_batch(input.neighbour, message, now_us, out)
                 elif type(message) is Together:
                     self._take_all(input.neighbour, message, now_us, out)
                 else:
