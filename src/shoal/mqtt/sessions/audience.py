@@ -3,7 +3,8 @@
 The system sees one client, the door.  As publications pass, they are only remembered; who gets them
 is looked up when it asks, or when there are many, for all to one topic together.  What that costs
 is bounded: of each publisher a session per `EACH_US` counts for those between, and no more than
-`MOST_LOOKED_UP` deliveries are looked at in that time.
+`MOST_LOOKED_UP` deliveries are looked at in that time.  Beyond `MOST_HAD` what was found of the
+publishers that came first is forgotten.
 """
 
 from __future__ import annotations
@@ -26,10 +27,11 @@ MOST_LOOKED_UP = 50_000
 # What is remembered before it is looked up: publications, and their bytes.
 MOST_NOTED = 512
 MOST_NOTED_BYTES = 1_048_576
-# Publishers that are remembered, and clients of each that had something, in all: those who asks
-# is told of are looked for among these.  And how long one that says nothing counts as not done.
+# Publishers that are remembered; and of all of them together, clients that had something of one:
+# each answer looks among these for those of whom nothing is told yet.
 MOST_PUBLISHERS = 1_024
 MOST_HAD = 50_000
+# How long a publisher that says nothing counts as not done.
 SILENT_US = 60 * MICROSECONDS
 
 _Noted = tuple["_Traced", int, Message]
@@ -69,7 +71,7 @@ class Audience:
         self._subscriptions = subscriptions
         self._door = door
         self._publishers: OrderedDict[ClientId, _Publisher] = OrderedDict()
-        # Of all of them, clients that had something.
+        # How many clients had something, a sum over all of them.
         self._held = 0
         self._noted: list[_Noted] = []
         self._noted_bytes = 0
@@ -186,7 +188,7 @@ class Audience:
     def _add(
         self, traced: _Traced, bits: int, subscriptions: Collection[ClientSubscription]
     ) -> None:
-        """All these had it, if they are not too many to look at."""
+        """All these had it, unless enough was looked at, or nobody asks any more."""
         if self._left <= 0 or traced.is_over:
             return
         self._left -= len(subscriptions)
