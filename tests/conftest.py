@@ -18,7 +18,7 @@ from tests.examples import chosen_cases, examples
 # the time.
 gc.disable()
 # Objects, and how many times younger ones are walked before older ones: a few MB of rubbish.
-RUBBISH = (2_000, 10, 20)
+RUBBISH = (10_000, 10, 50)
 
 # The toy overlay is one of the systems, as if its author had said so; so are others that are named.
 with pytest.MonkeyPatch.context() as environment:

@@ -1,5 +1,5 @@
-"""How many examples property tests take: `make test` half of them, the same each time, `make quick`
-a fifth, `make soak` ten times.
+"""How many examples property tests take: `make test` a third of them, the same each time, `make
+quick` a fifth, `make soak` ten times.
 
 In `make quick` the cases of a test that is given by its parameters are fewer, too.
 """
@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-_OF_ALL = 0.5
+_OF_ALL = 1 / 3
 FACTOR = float(os.environ.get("SHOAL_EXAMPLES", _OF_ALL))
 
 

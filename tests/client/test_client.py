@@ -20,6 +20,7 @@ from shoal.mqtt.codec.packet_types import MQTT_5
 from shoal.mqtt.codec.packets import Connack, Disconnect, Suback
 from shoal.mqtt.codec.properties import Properties
 from shoal.mqtt.codec.reason_codes import ReasonCode
+from tests.examples import at_length
 from tests.runtime.doors.test_mqtt_door import MqttNetwork, mqtt
 from tests.runtime.live import PATIENCE_S, on_asyncio, on_loop, until
 from tests.strategies import VALUES
@@ -95,7 +96,7 @@ async def test_iterating_ends_with_the_subscription_or_its_client() -> None:
         assert await iterating[1] == [b"x"]
 
 
-@pytest.mark.parametrize("qos", [1, 2])
+@pytest.mark.parametrize("qos", [2, *at_length([1])])
 @on_asyncio
 async def test_connections_that_are_lost_lose_nothing(qos: int) -> None:
     async with (

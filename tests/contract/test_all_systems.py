@@ -63,7 +63,7 @@ def run(system: str, seed: int) -> RandomNetwork:
     return network
 
 
-@pytest.mark.parametrize("seed", [11, 42, *at_length([23])])
+@pytest.mark.parametrize("seed", [42, *at_length([11, 23])])
 def test_every_publication_reaches_exactly_who_asked(system: str, seed: int) -> None:
     """And its tables end as its oracle computes them, if it has one."""
     network = run(system, seed)

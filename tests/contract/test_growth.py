@@ -21,6 +21,7 @@ from shoal.runtime.links.joining import Join
 from shoal.runtime.network_file import Network
 from shoal.runtime.network_sections import StorageSection
 from shoal.runtime.supervisor import ask_to_leave, local_network
+from tests.examples import at_length
 from tests.runtime.live import PATIENCE_S, on_asyncio, until
 from tests.runtime.one_service import running
 from tests.runtime.systems.test_leaving import with_new
@@ -49,7 +50,7 @@ GROWING = {
 }
 
 
-@pytest.mark.parametrize("system", [*GROWING.values(), "dynatops", "tco"])
+@pytest.mark.parametrize("system", [*GROWING.values(), "dynatops", *at_length(["tco"])])
 @on_asyncio
 async def test_a_broker_joins_and_leaves_with_its_sessions(system: str, tmp_path: Path) -> None:
     network = network_of(system, tmp_path)

@@ -23,7 +23,7 @@ def explored(network: MovesAndExchanges) -> str:
 
 
 @pytest.mark.parametrize(
-    ("remove", "path"), [(0, FAR), (1, NEAR), *at_length([(1, FAR), (0, NEAR)])]
+    ("remove", "path"), [(0, FAR), *at_length([(1, NEAR), (1, FAR), (0, NEAR)])]
 )
 def test_a_move_and_an_exchange_meet(remove: int, path: tuple[str, ...]) -> None:
     print(explored(MovesAndExchanges(remove, (path,), 1)))

@@ -76,7 +76,7 @@ def test_spark_runs_without_java_on_the_machine_and_without_a_word(tmp_path: Pat
                 (tmp_path / tool).symlink_to(Path(folder, tool))
     program = (
         "from shoal.pipeline.session import spark_session\n"
-        "with spark_session('alone', master='local[1]', memory='1g') as spark:\n"
+        "with spark_session('alone', master='local[1]', memory='1g', is_brief=True) as spark:\n"
         "    print(spark.range(10).count())\n"
     )
     environment = {k: v for k, v in os.environ.items() if k != "JAVA_HOME"}

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NoReturn
 
 import msgspec
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import SparkSession
 
 from shoal.cli import main as cli
 from shoal.experiments.relocation import data as study_data
@@ -61,11 +63,23 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(study_data, "WALKS", Walks(stocks=4, days=100))
 
 
-@pytest.mark.usefixtures("tiny", "spark")
-def test_a_study_end_to_end_is_continued(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    out = tmp_path / "study"
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("studies") / "prepared"
+
+
+@pytest.fixture
+def out(tmp_path: Path, prepared: Path, tiny: None, spark: SparkSession) -> Iterator[Path]:
+    """Where a study is to be; its workloads are there once a test has made them."""
+    folder = tmp_path / "study"
+    if prepared.exists():
+        shutil.copytree(prepared, folder)
+    yield folder
+    if not prepared.exists() and folder.exists():
+        shutil.copytree(folder, prepared, ignore=lambda _, names: {"runs", "tables"} & set(names))
+
+
+def test_a_study_end_to_end_is_continued(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert reproduce("relocation", "--out", out) == 0
     first = capsys.readouterr()
     assert "5 networks" in first.err
@@ -96,9 +110,8 @@ def test_a_study_end_to_end_is_continued(
     assert {path for path in before if before[path] != after[path]} == {gone}
 
 
-@pytest.mark.usefixtures("tiny", "spark")
 def test_an_interrupt_leaves_what_is_done_and_pages_may_be_of_a_part(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    out: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from shoal.pipeline import tasks
 
@@ -108,19 +121,18 @@ def test_an_interrupt_leaves_what_is_done_and_pages_may_be_of_a_part(
 
     with monkeypatch.context() as patched:
         patched.setattr(tasks, "run_tasks", interrupted)
-        assert reproduce("relocation", "--out", tmp_path / "study") == 130
-    assert len(list((tmp_path / "study" / "runs").rglob("*.json"))) == 1
+        assert reproduce("relocation", "--out", out) == 130
+    assert len(list((out / "runs").rglob("*.json"))) == 1
     capsys.readouterr()
-    assert reproduce("relocation", "--out", tmp_path / "study", "--minutes", 0) == 0
+    assert reproduce("relocation", "--out", out, "--minutes", 0) == 0
     said = "4 of 5 runs have not been made"
     assert f"{said}; the same command goes on with them" in capsys.readouterr().err
-    assert said in (tmp_path / "study" / "RESULTS.md").read_text()
-    assert len(list((tmp_path / "study" / "runs").rglob("*.json"))) == 1
+    assert said in (out / "RESULTS.md").read_text()
+    assert len(list((out / "runs").rglob("*.json"))) == 1
 
 
-@pytest.mark.usefixtures("tiny", "spark")
 def test_what_python_could_not_do_in_spark_is_said(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    out: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What happened is the last line of a traceback."""
     from pyspark.errors import PythonException
@@ -131,7 +143,7 @@ def test_what_python_could_not_do_in_spark_is_said(
         raise PythonException("Traceback (most recent call last):\n  File ...\nKeyError: 'x'")
 
     monkeypatch.setattr(tasks, "run_tasks", failed)
-    assert reproduce("relocation", "--out", tmp_path / "study") == 2
+    assert reproduce("relocation", "--out", out) == 2
     assert "shoal: Spark could not do this: KeyError: 'x'" in capsys.readouterr().err
 
 

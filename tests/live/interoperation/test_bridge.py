@@ -36,7 +36,7 @@ needs_mosquitto = pytest.mark.skipif(
 OTHERS = [
     pytest.param("shoal", "5"),
     pytest.param("mosquitto", "5", marks=needs_mosquitto),
-    pytest.param("mosquitto", "3.1.1", marks=needs_mosquitto),
+    pytest.param("mosquitto", "3.1.1", marks=(needs_mosquitto, pytest.mark.soak)),
 ]
 MESSAGES = 60
 

@@ -44,7 +44,6 @@ class Subscriber:
     ("dead", "dynamic"),
     [
         (["B1", "B8"], Dynamic.ORDERED),
-        (["B9", "B5"], Dynamic.FREE),
         *(
             pytest.param(dead, dynamic, marks=pytest.mark.soak)
             for dead in (["B1"], ["B8"], ["B1", "B8"], ["B9", "B5"])

@@ -18,7 +18,7 @@ from tests.seeds.networks.random_network import SECOND_US, SeededUnderlay
 BROKERS = TYPES = 7
 INTERVAL_US = 3 * SECOND_US
 END_US = 20 * INTERVAL_US
-SEEDS = range(examples(12))
+SEEDS = range(examples(18))
 # Of 24 networks the median is 0.007.
 NEAR = 0.02
 

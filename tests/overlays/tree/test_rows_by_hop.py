@@ -24,6 +24,7 @@ from shoal.overlays.tree.routing_table import (
 )
 from shoal.overlays.tree.turning import first_turn
 from tests.broker.transcript import advertisement, subscription
+from tests.examples import at_length
 from tests.seeds.faults.broken_leaves import LEAVES_US, BrokenLeave
 from tests.seeds.faults.random_exchanges import RandomExchanges
 from tests.seeds.faults.random_faults import FaultyNetwork
@@ -132,7 +133,7 @@ def test_networks_with_faults(system: str) -> None:
     assert system != "grape" or found["repeated"]
 
 
-@pytest.mark.parametrize("seed", [2, 8])
+@pytest.mark.parametrize("seed", [2, *at_length([8])])
 @pytest.mark.parametrize("system", ["tree", "grape", "self_organising"])
 def test_brokers_that_leave(system: str, seed: int) -> None:
     with beside_the_twin() as found:

@@ -17,6 +17,7 @@ from shoal.pipeline.small.tables import NeedsSparkError
 from shoal.pipeline.sources.declaration import decode_mapping
 from shoal.pipeline.sources.small import files as small_files
 from shoal.pipeline.sources.small.files import parse_files
+from tests.examples import at_length
 
 MAPPING = """\
 publisher = ["site", "unit"]
@@ -57,10 +58,19 @@ LINES = [
     "kiel,1,%s,0,0,TRUE,gr\u00fc\u00dfe,",
     "it's,1,%s,'x',1,0,,",
 ]
+FRACTIONS = ["2026-01-02T03:04:05.6", "2026-01-01T00:00:00.250"]
 FORMATS = [
     ("yyyy-MM-dd HH:mm", ["2026-01-02 03:04", "2026-01-01 00:00"], "2026-02-30 00:00"),
-    ("yyyy-MM-dd'T'HH:mm:ss.SSS", ["2026-01-02T03:04:05.6", "2026-01-01T00:00:00.250"], "2026"),
     ("epoch_ms", ["1767225600000", " -1 "], "1.5"),
+    *at_length(
+        [
+            (
+                "yyyy-MM-dd'T'HH:mm:ss.SSS",
+                ["2026-01-02T03:04:05.6", "2026-01-01T00:00:00.250"],
+                "2026",
+            )
+        ]
+    ),
 ]
 
 

@@ -17,6 +17,7 @@ from shoal.pipeline.small.tables import NeedsSparkError
 from shoal.pipeline.sources.declaration import decode_mapping
 from shoal.pipeline.sources.headers import SourceError
 from shoal.pipeline.sources.small.files import parse_files
+from tests.examples import at_length
 from tests.pipeline.small.test_small_files import tables
 
 MAPPING = """\
@@ -79,11 +80,11 @@ def without_text(folder: Path) -> dict[str, Any]:
     "times",
     [
         pa.array([*TIMES, None, TIMES[0], TIMES[1]], pa.timestamp("ns")),
-        pa.array([*TIMES, None, TIMES[0], TIMES[1]], pa.timestamp("us", "UTC")),
-        pa.array([each.date() for each in (*TIMES, *TIMES, TIMES[1])], pa.date32()),
         pa.array(["2026-01-31T18:05+01:00", "31.01.2026 17:05", "31/01/2026", "NA", "2026-01-31"]),
+        *at_length([pa.array([*TIMES, None, TIMES[0], TIMES[1]], pa.timestamp("us", "UTC"))]),
+        *at_length([pa.array([each.date() for each in (*TIMES, *TIMES, TIMES[1])], pa.date32())]),
     ],
-    ids=["nanoseconds", "zone", "date", "text"],
+    ids=["nanoseconds", "text", "zone", "date"],
 )
 def test_both_make_the_same_of_every_type(
     spark: SparkSession, tmp_path: Path, times: pa.Array

@@ -18,6 +18,7 @@ from shoal.runtime.links import peer_links
 from shoal.runtime.links.directory import Directory
 from shoal.runtime.storage.journal_files import JournalError
 from shoal.runtime.storage.overlay_file import Overlay
+from tests.examples import at_length
 from tests.runtime.live import LiveNetwork, live, on_asyncio, on_loop, received, until
 
 TRIPLE = (("B1", "B2"), ("B2", "B3"))
@@ -217,7 +218,7 @@ async def test_who_is_away_and_not_gone_is_dialled_on(
 
 
 @on_asyncio
-@pytest.mark.parametrize("system", ["tree", "self_organising"])
+@pytest.mark.parametrize("system", ["tree", *at_length(["self_organising"])])
 async def test_who_was_away_as_its_only_neighbour_left_is_linked_to_the_next(
     system: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

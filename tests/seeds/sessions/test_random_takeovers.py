@@ -107,7 +107,7 @@ class Takeovers:
         return federation.roaming
 
 
-@pytest.mark.parametrize("seed", [*range(12), 386, *at_length(range(12, 30))])
+@pytest.mark.parametrize("seed", [*range(8), 386, *at_length(range(8, 30))])
 def test_random_takeovers(seed: int) -> None:
     """In 386 a session ended, and another broker heard after that that it was there."""
     takeovers = Takeovers(seed)
