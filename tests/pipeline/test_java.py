@@ -69,14 +69,16 @@ def test_the_launcher_drops_the_missing_module_and_nothing_else(tmp_path: Path) 
     assert answer.stdout.splitlines() == ["-cp", "a b:*", "--add-modules=java.sql", "$x"]
 
 
+@pytest.mark.soak
 def test_spark_runs_without_java_on_the_machine_and_without_a_word(tmp_path: Path) -> None:
+    """CI runs `make demo` so, too."""
     for tool in TOOLS:
         for folder in ("/bin", "/usr/bin"):
             if Path(folder, tool).exists() and not (tmp_path / tool).exists():
                 (tmp_path / tool).symlink_to(Path(folder, tool))
     program = (
         "from shoal.pipeline.session import spark_session\n"
-        "with spark_session('alone', master='local[1]', memory='1g', is_brief=True) as spark:\n"
+        "with spark_session('alone', master='local[1]', memory='1g') as spark:\n"
         "    print(spark.range(10).count())\n"
     )
     environment = {k: v for k, v in os.environ.items() if k != "JAVA_HOME"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -170,16 +170,16 @@ def test_keys_of_any_number_and_type_are_carried(spark: SparkSession) -> None:
     assert [tuple(row) for row in timed.collect()] == [(datetime.datetime(2026, 1, 2), 1, "s")]
 
 
-def test_empty_tables(spark: SparkSession) -> None:
+@pytest.mark.parametrize("engine", [match_tables, *at_length([judged_pairs])])
+def test_empty_tables(spark: SparkSession, engine: Callable[..., DataFrame]) -> None:
     nothing = spark.createDataFrame([], "id bigint, a bigint")
     one = spark.createDataFrame([(1, 5)], "id bigint, a bigint")
     ranges = spark.createDataFrame([(1, 4.0, None)], "id bigint, `a.low` double, `a.high` double")
-    for engine in (match_tables, judged_pairs):
-        assert pairs_of(engine(nothing, texts_frame(spark, ["a = 5", "TRUE"])), "id") == set()
-        assert pairs_of(engine(one, texts_frame(spark, ["TRUE", "b = 1"])), "id") == {(1, 0)}
-        assert pairs_of(engine(one, ranges), "id") == {(1, 1)}
-        assert pairs_of(engine(one, texts_frame(spark, [])), "id") == set()
-        assert pairs_of(engine(one, ranges.select("id")), "id") == {(1, 1)}
+    assert pairs_of(engine(nothing, texts_frame(spark, ["a = 5", "TRUE"])), "id") == set()
+    assert pairs_of(engine(one, texts_frame(spark, ["TRUE", "b = 1"])), "id") == {(1, 0)}
+    assert pairs_of(engine(one, ranges), "id") == {(1, 1)}
+    assert pairs_of(engine(one, texts_frame(spark, [])), "id") == set()
+    assert pairs_of(engine(one, ranges.select("id")), "id") == {(1, 1)}
 
 
 def test_long_answers_come_in_pieces(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -104,6 +104,7 @@ def expected(count: int) -> list[tuple[int, int]]:
     return sorted(wanted + [(number, 11) for number in range(count) if number % 10 >= 3])
 
 
+@pytest.mark.soak
 def test_a_python_data_source_is_read_once_and_on(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
