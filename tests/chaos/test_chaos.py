@@ -45,10 +45,9 @@ def play(plan: Plan, folder: Path) -> None:
 # What is on its way over a link that fails may be lost in `tid`: it is run by hand.
 JUDGED = [name for name in SYSTEMS if name != "tid"]
 # GRAPE and POP move publishers by the same migration, over the tree, whose links self-organising
-# brokers change; DYNATOPS' baselines are other structures of it, or stand in the same views.  These
-# two have live tests of kills and restarts of their own.
+# brokers change; DYNATOPS' baselines are other structures of it, or stand in the same views.
 ALIKE = dict.fromkeys(
-    ("dynatops", "grape", "pop", "tree", "bayeux", "geops", "hybrid", "tco"), pytest.mark.soak
+    ("grape", "pop", "tree", "bayeux", "geops", "hybrid", "tco"), pytest.mark.soak
 )
 
 

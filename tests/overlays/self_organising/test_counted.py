@@ -18,7 +18,8 @@ from tests.seeds.networks.random_network import SECOND_US, SeededUnderlay
 BROKERS = TYPES = 7
 INTERVAL_US = 3 * SECOND_US
 END_US = 20 * INTERVAL_US
-SEEDS = range(examples(18))
+# What four networks cost on average says little.
+SEEDS = range(max(examples(12), 6))
 # Of 24 networks the median is 0.007.
 NEAR = 0.02
 
