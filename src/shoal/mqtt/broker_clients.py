@@ -107,6 +107,8 @@ class BrokerClients:
         self._reception = Reception(
             broker_id, limits, access or Everyone(), self.statistics, self.sessions, now_us
         )
+        # Why publications above QoS 0 are refused; asked for each of them.
+        self.reason_to_refuse = self._reception.reason_to_refuse
         self.sessions.may_leave = self._reception.may_leave
         self._renewing = Renewing(
             self.sessions, self.subscribing, self.permissions, self.problems, self._timers
@@ -200,10 +202,6 @@ class BrokerClients:
     def refusal(self) -> str:
         """Why the disk has publications above QoS 0 refused; empty while it does not."""
         return self._reception.refusal
-
-    def reason_to_refuse(self, now_us: int) -> str:
-        """Why publications above QoS 0 are refused; empty while they are not."""
-        return self._reception.reason_to_refuse(now_us)
 
     @property
     def patience(self) -> Patience:

@@ -37,6 +37,7 @@ class Message:
         "epoch",
         "expires_us",
         "keepers",
+        "kept_bytes",
         "key",
         "number",
         "payload",
@@ -78,8 +79,9 @@ class Message:
         # Where it is written, if anywhere (see `journal`).
         self.number = 0
         self.epoch = 0
-        # How many sessions have it on its way (see `backlog`).
-        self.keepers = 0
+        # How many sessions have it on its way, and what it costs to keep while any has it (see
+        # `backlog`).
+        self.keepers = self.kept_bytes = 0
         self._halves: dict[Any, Halves] | None = None
         if properties.message_expiry_interval_s is not None:
             self.expires_from(published_us)
@@ -109,8 +111,14 @@ class Message:
             halves = self._halves = {}
         found = halves.get(key)
         if found is None:
-            before, after = self._write(version, qos, retain, identifiers, now_us)
-            found = (before, after) if qos else (before + after, b"")
+            properties, written = self.properties, self.written
+            if identifiers or left_s is not None:
+                properties, written = self.properties_for(identifiers, now_us), None
+            found = encode_publish_halves(
+                self.topic, self.payload, version, qos, retain, False, properties, written
+            )
+            if not qos:
+                found = found[0] + found[1], b""
             if left_s is not None:
                 halves.clear()
             halves[key] = found
@@ -122,16 +130,6 @@ class Message:
         if identifiers or self.expires_us is not None:
             properties, written = self.properties_for(identifiers, now_us), None
         return encode_publish_at_0(self.topic, self.payload, version, properties, written)
-
-    def _write(
-        self, version: int, qos: int, retain: bool, identifiers: tuple[int, ...], now_us: int
-    ) -> Halves:
-        properties, written = self.properties, self.written
-        if identifiers or self.expires_us is not None:
-            properties, written = self.properties_for(identifiers, now_us), None
-        return encode_publish_halves(
-            self.topic, self.payload, version, qos, retain, False, properties, written
-        )
 
     def properties_for(
         self, identifiers: tuple[int, ...], now_us: int, topic_alias: int | None = None

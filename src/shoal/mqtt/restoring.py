@@ -253,7 +253,7 @@ class _Restoring:
             self._clients.sessions.lacking.note(session.had)
         session.is_remembered = True
         may_subscribe = self._clients.permissions(put.user, put.client_id).may_subscribe
-        session.received.update(known.received)
+        session.remember(known.received)
         for row in known.subscriptions.values():
             try:
                 subscription = subscription_of(session, row)
@@ -277,7 +277,7 @@ class _Restoring:
             message = self.message(unsettled.message, f"from {put.client_id!r}")
             if message is not None:
                 message.shares = dict(unsettled.shares)
-                session.received.add(packet_id)
+                session.remember((packet_id,))
                 self._unsettled.append(owed_to_nobody(session, packet_id, message))
         return session
 

@@ -24,7 +24,8 @@ class Timers:
     """Which keys are due, in the order of their times, and of being set at equal times."""
 
     def __init__(self) -> None:
-        self._times: dict[Hashable, tuple[int, int]] = {}
+        # The serial number of each key's entry that holds.
+        self._holds: dict[Hashable, int] = {}
         self._heap: list[tuple[int, int, Hashable]] = []
         self._serials = count()
 
@@ -32,25 +33,25 @@ class Timers:
     def next_us(self) -> int | None:
         """When the earliest is due."""
         heap = self._heap
-        while heap and self._times.get(heap[0][2]) != heap[0][:2]:
+        while heap and self._holds.get(heap[0][2]) != heap[0][1]:
             heappop(heap)
         return heap[0][0] if heap else None
 
     def set(self, key: Hashable, at_us: int) -> None:
-        entry = (at_us, next(self._serials))
-        self._times[key] = entry
-        heappush(self._heap, (*entry, key))
-        if len(self._heap) > 2 * len(self._times) + _STALE_MINIMUM:
-            self._heap = [(*time, each) for each, time in self._times.items()]
+        holds, heap = self._holds, self._heap
+        holds[key] = serial = next(self._serials)
+        heappush(heap, (at_us, serial, key))
+        if len(heap) > 2 * len(holds) + _STALE_MINIMUM:
+            self._heap = [entry for entry in heap if holds.get(entry[2]) == entry[1]]
             heapify(self._heap)
 
     def cancel(self, key: Hashable) -> None:
         """Forget a key; nothing happens if it is not set."""
-        self._times.pop(key, None)
+        self._holds.pop(key, None)
 
     def due(self, now_us: int) -> Iterator[Any]:
         """Take out, one by one, the keys whose time has come."""
         while (at_us := self.next_us) is not None and at_us <= now_us:
             key = heappop(self._heap)[2]
-            del self._times[key]
+            del self._holds[key]
             yield key

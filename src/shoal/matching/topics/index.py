@@ -299,6 +299,10 @@ class _Found(NamedTuple):
     nodes: int
 
 
+# In place of a dictionary of its own for each leaf that has none.
+_NO_GROUPS: dict[str, Any] = {}
+
+
 class _Leaf:
     """All subscriptions to one topic filter."""
 
@@ -307,13 +311,15 @@ class _Leaf:
     def __init__(self) -> None:
         self.plain: dict[Hashable, None] = {}
         self.content: MatchIndex | None = None
-        self.groups: dict[str, _Group] = {}
+        self.groups: dict[str, _Group] = _NO_GROUPS
 
     def is_empty(self) -> bool:
         return not self.plain and self.content is None and not self.groups
 
     def add(self, id: Hashable, filter: Filter, group: str | None) -> None:
         if group is not None:
+            if self.groups is _NO_GROUPS:
+                self.groups = {}
             self.groups.setdefault(group, _Group()).add(id, filter)
         elif filter == EVERYTHING:
             self.plain[id] = None

@@ -19,13 +19,15 @@ Source: D. R. Morrison, "PATRICIA", Journal of the ACM 15(4), 1968; levels in pl
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from shoal.matching.topics.filters import ALL_LEVELS, ONE_LEVEL
 
 Leaf = TypeVar("Leaf")
 Levels = tuple[str, ...]
 
+# In place of a dictionary of its own for each that has no children, as most are.
+_CHILDLESS: dict[str, Any] = {}
 # Places that are looked at in one step of a search, and a level's last ones more.
 STEP = 1_000
 
@@ -40,7 +42,7 @@ class _Node(Generic[Leaf]):
     def __init__(self, run: Levels = ()) -> None:
         self.run = run
         self.has_wild = ONE_LEVEL in run
-        self.children: dict[str, _Node[Leaf]] = {}
+        self.children: dict[str, _Node[Leaf]] = _CHILDLESS
         self.any_level: _Node[Leaf] | None = None
         self.all_below: Leaf | None = None
         self.here: Leaf | None = None
@@ -57,6 +59,8 @@ class _Node(Generic[Leaf]):
         if level == ONE_LEVEL:
             self.any_level = node
         elif node is not None:
+            if self.children is _CHILDLESS:
+                self.children = {}
             self.children[level] = node
         else:
             del self.children[level]

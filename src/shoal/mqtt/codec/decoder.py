@@ -50,6 +50,8 @@ MAX_WRITTEN_BYTES = 4_096
 
 _PUBLISH = int(PacketType.PUBLISH) << 4
 _PUBACK = int(PacketType.PUBACK) << 4
+# The QoS, whether to retain, and whether it is a duplicate, by the flags of a PUBLISH.
+_FLAGS = tuple((flags >> 1 & 3, flags & 1 == 1, flags & 8 == 8) for flags in range(16))
 # What a client may send; AUTH only where extended authentication is offered, which is nowhere.
 _FROM_CLIENTS = frozenset(
     (
@@ -91,7 +93,7 @@ class Decoder:
         self._maximum_topic_filters = maximum_topic_filters
         self.failure: MqttError | None = None
         # The beginning of a packet whose end has not come yet, and how long it will be.
-        self._begun = bytearray()
+        self._begun: bytes | bytearray = b""
         self._needed = 0
 
     @property
@@ -101,7 +103,7 @@ class Decoder:
 
     def let_go(self) -> None:
         """Nobody waits for its end any more."""
-        self._begun = bytearray()
+        self._begun = b""
 
     def feed(self, data: bytes) -> list[Packet]:
         """The packets that are complete now."""
@@ -112,7 +114,7 @@ class Decoder:
             self._begun += data
             if len(self._begun) < self._needed:
                 return packets
-            data, self._begun = bytes(self._begun), bytearray()
+            data, self._begun = bytes(self._begun), b""
         try:
             self._read_all(data, packets)
         except MqttError as error:
@@ -120,12 +122,10 @@ class Decoder:
         return packets
 
     def _read_all(self, data: bytes, packets: list[Packet]) -> None:
-        position, end, version = 0, len(data), self.version
-        maximum = self.maximum_packet_size
-        while position + 2 <= end:
-            first = data[position]
-            length = data[position + 1]
-            body = position + 2
+        position, body, end, version = 0, 2, len(data), self.version
+        maximum, append = self.maximum_packet_size, packets.append
+        while body <= end:
+            first, length = data[position], data[position + 1]
             if length > 127:
                 if body < end and 0 < data[body] < 128:  # two bytes, as most that are not one
                     length = length & 127 | data[body] << 7
@@ -146,18 +146,18 @@ class Decoder:
                 self._keep(data[position:], stop - position)
                 return
             if first & 0xF0 == _PUBLISH and version is not None:
-                packets.append(_read_publish(first & 15, data, body, stop, version))
+                append(_read_publish(first & 15, data, body, stop, version))
             elif (
                 first == _PUBACK
                 and length == 2
                 and version is not None
-                and data[body:stop] != b"\0\0"
+                and (packet_id := data[body] << 8 | data[body + 1])
             ):
-                packets.append(Puback(data[body] << 8 | data[body + 1]))
+                append(Puback(packet_id))
             else:
-                packets.append(self._read(first, data, position, body, stop))
+                append(self._read(first, data, position, body, stop))
                 version = self.version
-            position = stop
+            position, body = stop, stop + 2
         if position < end:
             self._keep(data[position:], 0)
 
@@ -259,7 +259,7 @@ def _read_publish(flags: int, data: bytes, position: int, stop: int, version: in
         raise malformed("PUBLISH ends within its topic")
     read_topic = _known_topic if position - start <= REMEMBERED_TOPIC_BYTES else _read_topic
     topic = read_topic(data[start - 2 : position])
-    qos = flags >> 1 & 3
+    qos, retain, duplicate = _FLAGS[flags]
     packet_id = 0
     if qos:
         if qos == 3:
@@ -270,7 +270,7 @@ def _read_publish(flags: int, data: bytes, position: int, stop: int, version: in
         if not packet_id:
             raise protocol_error("PUBLISH: the packet identifier is 0 [MQTT-2.2.1-3]")
         position += 2
-    elif flags & 8:
+    elif duplicate:
         raise malformed("PUBLISH: DUP is set at QoS 0 [MQTT-3.3.1-2]")
     properties, written = NO_PROPERTIES, None
     if version == MQTT_5:
@@ -282,16 +282,8 @@ def _read_publish(flags: int, data: bytes, position: int, stop: int, version: in
             properties, position = read_publish_properties(data, position, stop)
     if not topic and properties.topic_alias is None:
         raise protocol_error("PUBLISH with neither topic nor topic alias")
-    return Publish(
-        topic,
-        data[position:stop],
-        qos,
-        flags & 1 == 1,
-        flags & 8 == 8,
-        packet_id,
-        properties,
-        written,
-    )
+    payload = data[position:stop]
+    return Publish(topic, payload, qos, retain, duplicate, packet_id, properties, written)
 
 
 def _read_topic(data: bytes) -> str:

@@ -98,7 +98,12 @@ def encode_publish_halves(
     name = _short_topic_bytes(topic) if short else write_string(topic)
     rest = payload
     if version == MQTT_5:
-        rest = written or write_properties(properties, PacketType.PUBLISH) + payload
+        if written:
+            rest = written
+        elif properties is NO_PROPERTIES:
+            rest = b"\x00" + payload
+        else:
+            rest = write_properties(properties, PacketType.PUBLISH) + payload
     length = len(name) + len(rest) + (2 if qos else 0)
     first = _PUBLISH | qos << 1 | retain | (_DUPLICATE if duplicate else 0)
     return _head(first, length) + name, rest

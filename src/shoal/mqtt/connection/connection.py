@@ -29,7 +29,6 @@ Source: MQTT Version 5.0, sections 3 and 4; what 3.1.1 does differently is said 
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 from shoal.broker.life_cycle import IGNORED, LifeCycle, does
@@ -65,7 +64,7 @@ class Connection(Standing):
         known: Credentials,
     ) -> None:
         super().__init__(house, now_us, known)
-        self.outlet = Outlet(self, partial(touched.append, self))
+        self.outlet = Outlet(self, touched)
 
     # --- the driver's side --------------------------------------------------------------------
 

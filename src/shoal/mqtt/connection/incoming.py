@@ -72,6 +72,7 @@ class Incoming:
         "_permitted",
         "_receiving",
         "_session",
+        "_spreading",
         "_turns",
     )
 
@@ -79,6 +80,7 @@ class Incoming:
         self, house: House, session: Session, permissions: Permissions, outlet: Outlet
     ) -> None:
         self._house = house
+        self._spreading = house.spreading
         # What is known of topics.
         self._known = house.subscribing.known
         # As the client was told, whatever they are later.
@@ -88,22 +90,23 @@ class Incoming:
         # Whether it may publish to all topics but the broker's own.
         self._is_free = permissions is ALL_PERMISSIONS
         self._outlet = outlet
+        # What a client that only listens never needs is None until it is needed.
         # QoS 2 publications of this connection that are not released yet; of MQTT 5 only.
-        self._receiving: set[int] = set()
+        self._receiving: set[int] | None = None
         # The topics that aliases stand for, and how many characters they have together.
-        self._aliases: dict[int, str] = {}
+        self._aliases: dict[int, str] | None = None
         self._aliased = 0
-        self._may_publish: dict[str, bool] = {}
+        self._may_publish: dict[str, bool] | None = None
         self._permitted = 0
         # Oldest first; the oldest is not settled.
-        self._owed: deque[Owed] = deque()
+        self._owed: deque[Owed] | None = None
         # For how many turns the next publication has been prepared.
         self._turns = 0
 
     @property
     def is_full(self) -> bool:
         """Whether so much is owed to the client that no more should be taken from it."""
-        return len(self._owed) >= self._limits.receive_maximum
+        return self._owed is not None and len(self._owed) >= self._limits.receive_maximum
 
     @property
     def owes(self) -> bool:
@@ -141,13 +144,11 @@ class Incoming:
                 return 1
             # 3.1.1 knows no receive maximum: its bound are the packet identifiers, 65,535 of them
             # and 4 MB.  To stop reading would never end: PUBREL comes behind the publications.
-            if (
-                self._outlet.version == MQTT_5
-                and len(self._receiving) >= self._limits.receive_maximum
-            ):
+            unreleased = len(self._receiving or ())
+            if self._outlet.version == MQTT_5 and unreleased >= self._limits.receive_maximum:
                 raise MqttError(
                     ReasonCode.RECEIVE_MAXIMUM_EXCEEDED,
-                    f"{len(self._receiving)} publications of QoS 2 are not released yet",
+                    f"{unreleased} publications of QoS 2 are not released yet",
                 )
         if qos:
             refusal = self._house.reason_to_refuse(now_us)
@@ -166,24 +167,9 @@ class Incoming:
         else:
             code = ReasonCode.NOT_AUTHORIZED
             self._count_refusal(code, topic, "no permission")
-        # What the door has sent on has a key.
-        key = message.key if message is not None else None
-        number = key[1] if key is not None else None
-        if qos == 2:
-            self._remember(packet_id, code)
-        if qos and number is None and not (self._owed or self._house.spreading.is_on):
-            if qos == 2:
-                self._has_received(packet_id)
-            self._acknowledge(qos, packet_id, code, topic)
-        elif qos:
-            owed = Owed(self, qos, packet_id, code, topic)
-            self._owe(owed, number)
-            journal = session.journal if qos == 2 else None
-            may_again = key is not None and self._house.may_publish_again(key)
-            if message is not None and may_again and journal is not None:
-                owed.message = message
-                journal.unsettled(session, packet_id, message)
-        if self._house.spreading.is_on:
+        if qos:
+            self._answer(qos, packet_id, code, topic, message)
+        if self._spreading.is_on:
             return 1  # others have their turn before what is next
         known = self._known.get(topic)
         work, filters = self._house.subscribing.work_of(topic) if known is None else known.work
@@ -220,6 +206,8 @@ class Incoming:
                 ReasonCode.TOPIC_ALIAS_INVALID,
                 f"topic alias {alias} is above {maximum} [MQTT-3.3.2-9]",
             )
+        if self._aliases is None:
+            self._aliases = {}
         if packet.topic:
             self._aliased += len(packet.topic) - len(self._aliases.get(alias, ""))
             if self._aliased > MOST_ALIASED:
@@ -237,6 +225,8 @@ class Incoming:
             return False
         if self._permissions is ALL_PERMISSIONS:
             return True
+        if self._may_publish is None:
+            self._may_publish = {}
         known = self._may_publish.get(topic)
         if known is None:
             self._permitted += len(topic)
@@ -250,9 +240,32 @@ class Incoming:
     def _remember(self, packet_id: int, code: ReasonCode) -> None:
         """QoS 2: from now on this is no new publication."""
         if code < FIRST_ERROR or self._outlet.version != MQTT_5:
-            self._session.received.add(packet_id)
+            self._session.remember((packet_id,))
             if self._outlet.version == MQTT_5:
+                if self._receiving is None:
+                    self._receiving = set()
                 self._receiving.add(packet_id)
+
+    def _answer(
+        self, qos: int, packet_id: int, code: ReasonCode, topic: str, message: Message | None
+    ) -> None:
+        """Acknowledge a publication, now or once it is settled; None: it is refused."""
+        if qos == 2:
+            self._remember(packet_id, code)
+        # What the door has sent on has a key.
+        key = message.key if message is not None else None
+        if key is None and not (self._owed or self._spreading.is_on):
+            if qos == 2:
+                self._has_received(packet_id)
+            self._acknowledge(qos, packet_id, code, topic)
+            return
+        owed = Owed(self, qos, packet_id, code, topic)
+        self._owe(owed, key[1] if key is not None else None)
+        journal = self._session.journal if qos == 2 else None
+        may_again = key is not None and self._house.may_publish_again(key)
+        if message is not None and may_again and journal is not None:
+            owed.message = message
+            journal.unsettled(self._session, packet_id, message)
 
     def _acknowledge(self, qos: int, packet_id: int, code: ReasonCode, topic: str) -> None:
         """PUBACK or PUBREC.  To 3.1.1 a refusal looks like success [MQTT-3.3.5-2 of 3.1.1]."""
@@ -272,20 +285,19 @@ class Incoming:
 
         Without a number: once it is handed to all whom it is for.
         """
-        self._owed.append(owed)
+        self._put_owed(owed)
         door = self._house.door
         if number is None or door is None:
             if owed.qos == 2:
                 self._has_received(owed.packet_id)
-            spreading = self._house.spreading
-            if spreading.is_on:
-                spreading.at_end.append(partial(self.settled, owed))
+            if self._spreading.is_on:
+                self._spreading.at_end.append(partial(self.settled, owed))
             else:
                 owed.is_settled = True
             return
         door.owe(number, owed)
         if owed.qos == 2:
-            self._session.unsettled[owed.packet_id] = owed
+            self._session.owe(owed.packet_id, owed)
 
     def _answer_again(self, packet_id: int, topic: str) -> None:
         """A publication of QoS 2 that came before: the answer to it may still be owed."""
@@ -296,7 +308,12 @@ class Incoming:
             self._owe(Owed(self, 2, packet_id, ReasonCode.SUCCESS, topic), None)
         elif owed.incoming is not self:  # it came over the connection before this
             owed.incoming = self
-            self._owed.append(owed)
+            self._put_owed(owed)
+
+    def _put_owed(self, owed: Owed) -> None:
+        if self._owed is None:
+            self._owed = deque()
+        self._owed.append(owed)
 
     def settled(self, owed: Owed) -> None:
         """One of those that are owed is settled: answer it, unless an earlier one is not."""
@@ -305,7 +322,7 @@ class Incoming:
             self._session.settled(owed.packet_id)
             self._has_received(owed.packet_id)
         queue = self._owed
-        if self._outlet.connection.is_closed:
+        if queue is not None and self._outlet.connection.is_closed:
             queue.clear()
         while queue and queue[0].is_settled:
             first = queue.popleft()
@@ -320,16 +337,12 @@ class Incoming:
 
     def on_pubrel(self, packet: Pubrel) -> None:
         packet_id = packet.packet_id
-        self._receiving.discard(packet_id)
+        if self._receiving is not None:
+            self._receiving.discard(packet_id)
         if self._session.release(packet_id):
             self._outlet.send(encode_acknowledgement(_PUBCOMP, packet_id))
         else:
             self._outlet.send_answer(Pubcomp(packet_id, ReasonCode.PACKET_IDENTIFIER_NOT_FOUND))
-
-
-def is_short(packet: Publish) -> bool:
-    """Whether it is known at a glance that filters see no long text of a publication."""
-    return packet.properties is NO_PROPERTIES and len(packet.payload) + len(packet.topic) < LONG
 
 
 def _characters(packet: Publish, topic: str) -> int:

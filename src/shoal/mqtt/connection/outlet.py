@@ -9,7 +9,7 @@ Source: MQTT Version 5.0, sections 3.1.2.11 and 3.3.2.3.4.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
@@ -55,18 +55,18 @@ Answer = Connack | Acknowledgement | Suback | Unsuback | Disconnect
 class Outlet:
     """The way out of one connection.
 
-    `at_touch` hears that there is something to take, once.  `writable` is False while the
-    driver has more to write than it likes (`is_paused`), or has yet to take what is gathered: what
-    can wait then waits in the session.
+    It enters its connection into `touched` when there is something to take, once.  `writable` is
+    False while the driver has more to write than it likes (`is_paused`), or has yet to take what is
+    gathered: what can wait then waits in the session.
     """
 
     __slots__ = (
         "_alias_maximum",
         "_aliases",
-        "_at_touch",
         "_gathered_bytes",
         "_is_touched",
         "_maximum_packet_size",
+        "_touched",
         "_wants_more",
         "_with_reasons",
         "chunks",
@@ -77,20 +77,21 @@ class Outlet:
         "writable",
     )
 
-    def __init__(self, connection: ClientConnection, at_touch: Callable[[], None]) -> None:
+    def __init__(self, connection: ClientConnection, touched: list[Any]) -> None:
         self.version = MQTT_5
         self.window = 1
         self.writable = True
         self.is_paused = False
         self.chunks: list[bytes] = []
         self.connection = connection
-        self._at_touch = at_touch
+        self._touched = touched
         self._is_touched = False
         self._gathered_bytes = 0
         self._wants_more = False
         self._maximum_packet_size = MAX_PACKET_BYTES
         self._with_reasons = True
-        self._aliases: dict[str, int] = {}
+        # None until there is one.
+        self._aliases: dict[str, int] | None = None
         self._alias_maximum = 0
 
     def agree(self, version: int, terms: Terms) -> None:
@@ -105,7 +106,7 @@ class Outlet:
         """Have the driver look at this connection."""
         if not self._is_touched:
             self._is_touched = True
-            self._at_touch()
+            self._touched.append(self.connection)
 
     def pause(self, is_paused: bool) -> None:
         """The driver has more to write than it likes, or no longer."""
@@ -137,7 +138,7 @@ class Outlet:
         """Bytes of packets that are never too large."""
         if not self._is_touched:
             self._is_touched = True
-            self._at_touch()
+            self._touched.append(self.connection)
         self.chunks.append(data)
         self._gathered_bytes += len(data)
         if self._gathered_bytes > MAX_GATHERED_BYTES:
@@ -228,7 +229,14 @@ class Outlet:
             return False
         if duplicate:
             before = with_duplicate_flag(before)
-        self.send(before + outgoing.packet_id.to_bytes(2, "big") + after)
+        data = before + outgoing.packet_id.to_bytes(2, "big") + after
+        if not self._is_touched:  # as `send`
+            self._is_touched = True
+            self._touched.append(self.connection)
+        self.chunks.append(data)
+        self._gathered_bytes += len(data)
+        if self._gathered_bytes > MAX_GATHERED_BYTES:
+            self.writable = False
         return True
 
     def send_release(self, packet_id: int, reason_code: ReasonCode) -> None:
@@ -245,6 +253,8 @@ class Outlet:
 
         The first topics get an alias each and keep it; those that come later stay as they are.
         """
+        if self._aliases is None:
+            self._aliases = {}
         topic, alias = message.topic, self._aliases.get(message.topic)
         if alias is not None:
             topic = ""

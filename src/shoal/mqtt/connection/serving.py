@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from shoal.matching.long_texts import LONG
 from shoal.mqtt.access import Permissions
 from shoal.mqtt.codec.errors import MqttError, protocol_error
 from shoal.mqtt.codec.packet_types import MQTT_5
@@ -25,10 +26,11 @@ from shoal.mqtt.codec.packets import (
     Subscribe,
     Unsubscribe,
 )
+from shoal.mqtt.codec.properties import NO_PROPERTIES
 from shoal.mqtt.codec.reason_codes import FIRST_ERROR, ReasonCode
 from shoal.mqtt.connection.holding import PASSING
 from shoal.mqtt.connection.house import House
-from shoal.mqtt.connection.incoming import Incoming, is_short
+from shoal.mqtt.connection.incoming import Incoming
 from shoal.mqtt.connection.outlet import Outlet
 from shoal.mqtt.sessions.session import ClientSubscription, Session
 from shoal.mqtt.sessions.subscribing import Granting, TakingBack
@@ -46,6 +48,8 @@ _PINGRESP = bytes((0xD0, 0))
 
 class Serving:
     """One client's; `incoming` takes what it publishes."""
+
+    __slots__ = ("_asked", "_house", "_outlet", "_permissions", "incoming", "session")
 
     def __init__(
         self, house: House, session: Session, permissions: Permissions, outlet: Outlet
@@ -66,7 +70,8 @@ class Serving:
         rest again.  MqttError for what breaks the standard.
         """
         has_gathered = False
-        waits_to_publish = self.session.waits_to_publish
+        session, incoming = self.session, self.incoming
+        waits_to_publish = session.waits_to_publish
         work, spreading = 0, self._house.spreading
         is_networked = self._house.door is not None
         travelling = TRAVELLING if is_networked else 0
@@ -84,14 +89,17 @@ class Serving:
                     has_gathered = False
                     if spreading.is_on:
                         return place
-                # Where there is a network its broker looks through texts.
+                # Where there is a network its broker looks through texts; here long ones only.
                 if (
                     not is_networked
-                    and not is_short(packet)
-                    and not self.incoming.is_prepared(packet, now_us)
+                    and (
+                        packet.properties is not NO_PROPERTIES
+                        or len(packet.payload) + len(packet.topic) >= LONG
+                    )
+                    and not incoming.is_prepared(packet, now_us)
                 ):
                     return place
-                work += travelling + self.incoming.on_publish(packet, now_us)
+                work += travelling + incoming.on_publish(packet, now_us)
                 if is_networked and self._house.is_sharing:
                     return place + 1
                 continue
@@ -102,7 +110,7 @@ class Serving:
                 if spreading.is_on and type(packet) not in PASSING:
                     return place
             if type(packet) is Puback:
-                self.session.on_puback(packet.packet_id, now_us)
+                session.on_puback(packet.packet_id, now_us)
                 continue
             work += self._handle(packet, TURN - work, now_us)
             if self._asked is not None and type(packet) not in PASSING:

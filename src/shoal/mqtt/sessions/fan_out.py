@@ -439,11 +439,10 @@ def _deliver(message: Message, subscription: ClientSubscription, now_us: int) ->
     # A group's message goes to one member, which others have not had.
     if session.had is not None and not subscription.shared and _has_had(session, message):
         return
-    deliver = session.accept if session.diversion is None else session.deliver
-    deliver(
-        message,
-        qos if qos < subscription.qos else subscription.qos,
-        message.retain and subscription.retain_as_published,
-        subscription.identifiers,
-        now_us,
-    )
+    if qos > subscription.qos:
+        qos = subscription.qos
+    retain = message.retain and subscription.retain_as_published
+    if session.diversion is None:
+        session.accept(message, qos, retain, subscription.identifiers, now_us)
+    else:
+        session.deliver(message, qos, retain, subscription.identifiers, now_us)

@@ -7,8 +7,9 @@ Source: MQTT Version 5.0, section 4.1.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from hashlib import blake2b
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from shoal.language import format_filter
@@ -165,6 +166,10 @@ class Memory(Protocol):
     def released(self, session: Session, packet_id: int) -> None: ...
 
 
+_NONE_RECEIVED: frozenset[int] = frozenset()
+_NONE_OWED: Mapping[int, Owed] = MappingProxyType({})
+
+
 class Session(Delivery):
     """One client's session.  `outlet` is its connection's way out, None while it is away.
 
@@ -172,6 +177,8 @@ class Session(Delivery):
     """
 
     __slots__ = (
+        "_received",
+        "_unsettled",
         "_will",
         "arriving_us",
         "at_settled",
@@ -183,15 +190,14 @@ class Session(Delivery):
         "going",
         "had",
         "is_remembered",
-        "journal",
         "left_us",
         "moved_us",
         "published",
-        "received",
         "subscriptions",
-        "unsettled",
         "waits_to_publish",
     )
+
+    journal: Memory | None
 
     def __init__(
         self,
@@ -217,16 +223,14 @@ class Session(Delivery):
         self.farewells: tuple[Farewell, ...] = ()
         # What it had where it was before, if anywhere.
         self.had: Had | None = None
-        self.journal: Memory | None = None
         self.is_remembered = False
         self._will: Will | None = None
         # How many publications were taken from its client here.
         self.published = 0
         self.subscriptions: dict[str, ClientSubscription] = {}
-        # Identifiers of QoS 2 publications that came from the client and are not released yet.
-        self.received: set[int] = set()
-        # Those among them whose PUBREC is still owed, since they are not settled.
-        self.unsettled: dict[int, Owed] = {}
+        # Of its client's QoS 2 publications, None until there is one: see `received`, `unsettled`.
+        self._received: set[int] | None = None
+        self._unsettled: dict[int, Owed] | None = None
         # Whether it has such where it was: what its client publishes here would overtake them.
         self.waits_to_publish = False
         # Who wants to know that there are none of both any more.
@@ -284,13 +288,36 @@ class Session(Delivery):
     # --- what comes from the client -----------------------------------------------------------
 
     @property
+    def received(self) -> Set[int]:
+        """Identifiers of QoS 2 publications that came from the client and are not released yet."""
+        return self._received if self._received is not None else _NONE_RECEIVED
+
+    def remember(self, packet_ids: Iterable[int]) -> None:
+        """These came from the client and are not released yet."""
+        if self._received is None:
+            self._received = set()
+        self._received.update(packet_ids)
+
+    @property
+    def unsettled(self) -> Mapping[int, Owed]:
+        """Those among the received whose PUBREC is still owed, since they are not settled."""
+        return self._unsettled if self._unsettled is not None else _NONE_OWED
+
+    def owe(self, packet_id: int, owed: Owed) -> None:
+        """The client's PUBREC is owed until that is settled."""
+        if self._unsettled is None:
+            self._unsettled = {}
+        self._unsettled[packet_id] = owed
+
+    @property
     def is_settled(self) -> bool:
         """Whether nothing that its client published, here or where it was, is under way."""
-        return not (self.unsettled or self.waits_to_publish)
+        return not (self._unsettled or self.waits_to_publish)
 
     def settled(self, packet_id: int) -> None:
         """What its client published under that identifier is settled."""
-        self.unsettled.pop(packet_id, None)
+        if self._unsettled is not None:
+            self._unsettled.pop(packet_id, None)
         self._look_whether_settled()
 
     def may_publish(self) -> None:
@@ -312,9 +339,9 @@ class Session(Delivery):
 
     def release(self, packet_id: int) -> bool:
         """Forget it; whether it was there."""
-        if packet_id not in self.received:
+        if self._received is None or packet_id not in self._received:
             return False
-        self.received.discard(packet_id)
+        self._received.discard(packet_id)
         if self.journal is not None:
             self.journal.released(self, packet_id)
         return True
@@ -332,11 +359,3 @@ class Session(Delivery):
             for outgoing in self.diversion.held:
                 self.count_out(outgoing.message)
         super().forget_all()
-
-    def _note(self, outgoing: Outgoing) -> None:
-        if self.journal is not None:
-            self.journal.item(self, outgoing)
-
-    def _note_done(self, outgoing: Outgoing) -> None:
-        if self.journal is not None:
-            self.journal.item_done(self, outgoing)

@@ -31,7 +31,7 @@ def owed_to_nobody(session: Session, packet_id: int, message: Message) -> Owed:
     """A publication from before the broker started."""
     owed = Owed(_Nobody(session), 2, packet_id, ReasonCode.SUCCESS, message.topic)
     owed.message = message
-    session.unsettled[packet_id] = owed
+    session.owe(packet_id, owed)
     return owed
 
 
@@ -39,4 +39,4 @@ def take_over(session: Session, before: Session) -> None:
     """A session is back; `before` is what it was when it published here."""
     for packet_id, owed in before.unsettled.items():
         owed.incoming = _Nobody(session)
-        session.unsettled[packet_id] = owed
+        session.owe(packet_id, owed)

@@ -186,7 +186,7 @@ class Arriving:
         self._sessions.put(session)
         session.began_us, session.entered_us = state.began_us, state.journey[1]
         move = self.expect(session, state.journey, now_us)
-        session.received.update(state.received)
+        session.remember(state.received)
         if given is not None and _stayed_open(given, state):
             take_over(session, given.session)
         session.waits_to_publish = not state.is_settled

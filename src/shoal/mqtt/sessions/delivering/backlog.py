@@ -132,7 +132,8 @@ class Backlog:
         if message.keepers:
             self.bytes += ENTRY_BYTES
         else:
-            self.bytes += ENTRY_BYTES + MESSAGE_BYTES + message.size
+            message.kept_bytes = MESSAGE_BYTES + message.size
+            self.bytes += ENTRY_BYTES + message.kept_bytes
             # Filters have seen them, and they may take ten times as much.
             message.attributes = None
         message.keepers += 1
@@ -145,7 +146,7 @@ class Backlog:
         if message.keepers:
             self.bytes -= ENTRY_BYTES
         else:
-            self.bytes -= ENTRY_BYTES + MESSAGE_BYTES + message.size
+            self.bytes -= ENTRY_BYTES + message.kept_bytes
         if self.is_full:
             self._look()
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Iterator
+from typing import Any, Protocol
 
 from shoal.mqtt.codec.errors import protocol_error
 from shoal.mqtt.codec.reason_codes import FIRST_ERROR, ReasonCode
@@ -37,10 +38,20 @@ MOST_AT_ONCE = 1_000
 FEED_WORK = 10
 
 
+class Journal(Protocol):
+    """Who writes down what must not be forgotten (see `memory`)."""
+
+    def item(self, delivery: Any, outgoing: Outgoing, /) -> None:
+        """It is on its way above QoS 0, or has come further."""
+
+    def item_done(self, delivery: Any, outgoing: Outgoing, /) -> None:
+        """The client has it, or gets it no more."""
+
+
 class Delivery(Counted):
     """What is on its way to the client `client_id`.  `outlet` is its connection's, if it is there.
 
-    Whoever writes it down (see `Session`) is told of each that is sent, kept, or done.
+    The `journal`, if there is one, is told of each above QoS 0 that is sent, kept, or done.
     """
 
     __slots__ = (
@@ -55,6 +66,7 @@ class Delivery(Counted):
         "_waiting_at_0",
         "client_id",
         "is_moving",
+        "journal",
         "outlet",
         "took_us",
     )
@@ -65,6 +77,7 @@ class Delivery(Counted):
         super().__init__(limits, backlog)
         self.client_id = client_id
         self.outlet: ClientOutlet | None = None
+        self.journal: Journal | None = None
         # Whether its client was sent to another broker and is on its way: QoS 0 waits for it, too.
         self.is_moving = False
         # Who waits for it while it is behind, and when it last took something that waited.
@@ -74,21 +87,13 @@ class Delivery(Counted):
         self._last_id = 0
         # By packet identifier, oldest first; those of `_resend` were not sent on this connection.
         self._inflight: dict[int, Outgoing] = {}
-        self._resend: dict[int, None] = {}
+        self._resend: OrderedDict[int, None] | None = None
         self._waiting: deque[Outgoing] | None = None
         # Those of QoS 0 among them, which must not be overtaken by others.
         self._waiting_at_0 = 0
         # Retained messages that are still to be sent, by the name of the subscription they are for.
         self._feeds: OrderedDict[str, Iterator[Outgoing | int]] | None = None
         self._queued_bytes = 0
-
-    # --- what is written down -----------------------------------------------------------------
-
-    def _note(self, outgoing: Outgoing) -> None:
-        """It is on its way above QoS 0, or has come further."""
-
-    def _note_done(self, outgoing: Outgoing) -> None:
-        """The client has it, or gets it no more."""
 
     @property
     def inflight(self) -> int:
@@ -118,7 +123,9 @@ class Delivery(Counted):
                 and len(self._inflight) < outlet.window
                 and (self._share is None or not self.has_its_share)
             ):
-                self.count_in(message)
+                self.backlog.enter(message)  # as `count_in`
+                if self._share is not None:
+                    self._share.enter(message)
                 self._send_new(Outgoing(message, qos, retain, identifiers), outlet, now_us)
                 return
         elif qos == 0 and outlet is None and not self.is_moving:
@@ -148,7 +155,7 @@ class Delivery(Counted):
         """The client is back: all that is in flight is sent again [MQTT-4.4.0-1]."""
         self.outlet = outlet
         self.took_us = now_us
-        self._resend = OrderedDict.fromkeys(self._inflight)
+        self._resend = OrderedDict.fromkeys(self._inflight) if self._inflight else None
         self.pump(now_us)
 
     def detach(self, now_us: int) -> None:
@@ -179,7 +186,7 @@ class Delivery(Counted):
     def _pump(self, outlet: ClientOutlet, most: int, now_us: int) -> int:
         sent = 0
         while self._resend and outlet.writable and sent < most:
-            if len(self._inflight) - len(self._resend) >= outlet.window:
+            if self._is_at(outlet.window):
                 return sent
             sent += 1
             packet_id = next(iter(self._resend))
@@ -190,8 +197,9 @@ class Delivery(Counted):
             elif not outlet.send_outgoing(outgoing, now_us, True):
                 del self._inflight[packet_id]
                 self._is_done(outgoing)
+        self._resend = self._resend or None
         while self._waiting and outlet.writable and sent < most:
-            if self._waiting[0].qos and len(self._inflight) - len(self._resend) >= outlet.window:
+            if self._waiting[0].qos and self._is_at(outlet.window):
                 break
             outgoing = self._waiting.popleft()
             sent += 1
@@ -210,6 +218,10 @@ class Delivery(Counted):
         if self._is_behind and not self._is_filled(4):
             self._has_caught_up(now_us)
         return self._pump_feeds(outlet, most, sent, now_us) if self._feeds else sent
+
+    def _is_at(self, window: int) -> bool:
+        """Whether no more of those above QoS 0 may be sent on this connection."""
+        return len(self._inflight) - len(self._resend or ()) >= window
 
     # --- who waits for it ---------------------------------------------------------------------
 
@@ -243,6 +255,7 @@ class Delivery(Counted):
                 outgoing = next(messages)
             except StopIteration:
                 del self._feeds[name]
+                self._feeds = self._feeds or None
                 sent += FEED_WORK
                 continue
             if isinstance(outgoing, int):
@@ -301,8 +314,10 @@ class Delivery(Counted):
             return
         if not outgoing.released:
             outgoing.released = True
-            self._note(outgoing)
-        self._resend.pop(packet_id, None)
+            if self.journal is not None:
+                self.journal.item(self, outgoing)
+        if self._resend:
+            self._resend.pop(packet_id, None)
         self._release(packet_id, ReasonCode.SUCCESS)
 
     def on_pubcomp(self, packet_id: int, now_us: int) -> None:
@@ -321,8 +336,9 @@ class Delivery(Counted):
         self._is_done(self._inflight.pop(packet_id))
         if self._resend:
             self._resend.pop(packet_id, None)
-        if self._resend or self._waiting or self._feeds:
-            self.pump(now_us)
+        elif not (self._waiting or self._feeds):
+            return
+        self.pump(now_us)
 
     # --- what is sent and kept ----------------------------------------------------------------
 
@@ -333,7 +349,8 @@ class Delivery(Counted):
         outgoing.packet_id = self._last_id = packet_id
         if outlet.send_outgoing(outgoing, now_us, False):
             self._inflight[packet_id] = outgoing
-            self._note(outgoing)
+            if self.journal is not None:
+                self.journal.item(self, outgoing)
         else:
             self._is_done(outgoing)
 
@@ -360,8 +377,8 @@ class Delivery(Counted):
         if not outgoing.qos:
             self._waiting_at_0 += 1
             self.backlog.waits_at_0(self)
-        else:
-            self._note(outgoing)
+        elif self.journal is not None:
+            self.journal.item(self, outgoing)
         self.count_in(outgoing.message)
 
     def drop_at_0(self, level: int, *, is_lost: bool = True) -> bool:
@@ -392,10 +409,13 @@ class Delivery(Counted):
             self.count_out(outgoing.message)
         self.backlog.forget(self)
         self._inflight.clear()
-        self._resend.clear()
-        self._waiting = self._feeds = None
+        self._resend = self._waiting = self._feeds = None
         self._waiting_at_0 = self._queued_bytes = 0
 
     def _is_done(self, outgoing: Outgoing) -> None:
-        self.count_out(outgoing.message)
-        self._note_done(outgoing)
+        message = outgoing.message
+        self.backlog.leave(message)  # as `count_out`, which this is for each acknowledgement
+        if self._share is not None:
+            self._share.leave(message)
+        if self.journal is not None:
+            self.journal.item_done(self, outgoing)

@@ -4,41 +4,29 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+import msgspec
+
 from shoal.mqtt.access import Admission, Credentials
 from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.messages import Message
 from shoal.mqtt.notices import Party
 
 
-class Outgoing:
+class Outgoing(msgspec.Struct, eq=False):
     """One message on its way to one client.  `released`: QoS 2, and the client has it.
 
     `serial` is its number in the journal, 0 if it is not written there; `is_held` says that a
     `Diversion` holds it back.
     """
 
-    __slots__ = (
-        "identifiers",
-        "is_held",
-        "message",
-        "packet_id",
-        "qos",
-        "released",
-        "retain",
-        "serial",
-    )
-
-    def __init__(
-        self, message: Message, qos: int, retain: bool, identifiers: tuple[int, ...]
-    ) -> None:
-        self.message = message
-        self.qos = qos
-        self.retain = retain
-        self.identifiers = identifiers
-        self.packet_id = 0
-        self.released = False
-        self.serial = 0
-        self.is_held = False
+    message: Message
+    qos: int
+    retain: bool
+    identifiers: tuple[int, ...]
+    packet_id: int = 0
+    released: bool = False
+    serial: int = 0
+    is_held: bool = False
 
 
 class ClientConnection(Protocol):
