@@ -55,12 +55,24 @@ def test_it_says_that_it_keeps_order(system: str) -> None:
 def test_it_starts_with_empty_tables(system: str) -> None:
     strategy = strategy_factory(system)(BrokerContext("B1", ("B2", "B3"), Random(1)))
     assert strategy.description.get("subscriptions", 0) == len(strategy.searched) == 0
+    assert strategy.most_candidates == 0
 
 
 def run(system: str, seed: int) -> RandomNetwork:
     network = RandomNetwork(seed, system=system)
     network.world.run(UNTIL_US)
     return network
+
+
+def test_where_a_publication_may_meet_nothing_none_meets_anything(system: str) -> None:
+    """Else a piece of a batch, which is cut by that, would hold a broker for long."""
+    network = run(system, 42)
+    for node in network.world.brokers.values():
+        strategy = node.machine.strategy
+        assert (strategy.most_candidates > 0) == (len(strategy.searched) > 0)
+        for publication in network.publications:
+            work = strategy.work_of(publication.attributes)
+            assert strategy.most_candidates > 0 or work == 0
 
 
 @pytest.mark.parametrize("seed", [42, *at_length([11, 23])])

@@ -64,11 +64,12 @@ class Strategy(Protocol):
         The same object for the strategy's life; empty where that takes `Work` of its own.
         """
 
-    def work_of(self, attributes: Attributes) -> int:
-        """How many subscriptions a publication is tested against, or matches, at most.
+    @property
+    def most_candidates(self) -> int:
+        """How many subscriptions a publication is tested against, or matches, at most."""
 
-        It is not matched for that.
-        """
+    def work_of(self, attributes: Attributes) -> int:
+        """As `most_candidates`, of one with these attributes; it is not matched for that."""
 
     def prepare(self, attributes: Attributes, work_us: float) -> bool:
         """Look through a publication's texts for so long, before it comes; whether that is all.
@@ -171,9 +172,14 @@ class BaseStrategy:
         """Nothing."""
         return ()
 
-    def work_of(self, attributes: Attributes) -> int:
-        """As if it were tested against all that is searched."""
+    @property
+    def most_candidates(self) -> int:
+        """All that is searched."""
         return len(self.searched)
+
+    def work_of(self, attributes: Attributes) -> int:
+        """As if it were tested against all that it may be tested against."""
+        return self.most_candidates
 
     def prepare(self, attributes: Attributes, work_us: float) -> bool:
         """There is nothing to do."""

@@ -146,9 +146,9 @@ class MatchIndex(FiledFilters):
             tests = sum(self._tests_for(checked(publications[at])) for at in sorted(some))
             if tests * count > TESTS_MAXIMUM * len(some):
                 return self._match_compiled(publications)
-        is_light = self._compiled is None and self._work <= TESTS_MAXIMUM
-        match = super().match if is_light else self.match
-        return [match(attributes) for attributes in publications]
+        if self._compiled is None and self._work <= TESTS_MAXIMUM:
+            return [self._match(checked(attributes)) for attributes in publications]
+        return [self.match(attributes) for attributes in publications]
 
     @property
     def _may_compile(self) -> bool:
@@ -161,6 +161,12 @@ class MatchIndex(FiledFilters):
         offsets, ids = self._compile().match(batch, self._filters)
         found, ends = ids.tolist(), offsets.tolist()
         return [found[start:end] for start, end in pairwise(ends)]
+
+    @property
+    def most_candidates(self) -> int:
+        """As for filters that were added; all that were loaded count."""
+        loaded = 0 if self._compiled is None else len(self._compiled)
+        return super().most_candidates + loaded
 
     def matches_any_checked(self, attributes: Attributes) -> bool:
         """As `matches_any`; nobody looks whether the values are of our own types."""

@@ -140,6 +140,11 @@ class Outcomes(Generic[Outcome]):
         """As `MatchIndex.work_of`: how much it may be to find out."""
         return self._index.work_of(attributes)
 
+    @property
+    def most_candidates(self) -> int:
+        """As `MatchIndex.most_candidates`: how much it may be whatever the publication says."""
+        return self._index.most_candidates
+
     def prepare(self, attributes: Attributes, work_us: float) -> bool:
         """As `MatchIndex.prepare`."""
         return self._index.prepare(attributes, work_us)

@@ -256,3 +256,50 @@ def test_an_answer_that_depends_on_the_topic_only() -> None:
     assert index.match_topic("c") is None
     index.remove("s3")
     assert index.match_topic("a/b") == ["s1", "s2"]
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 9), st.one_of(st.none(), st.tuples(ANY_TOPIC_FILTERS, CONTENT))),
+        max_size=30,
+    ),
+    st.lists(TOPICS, min_size=1, max_size=5),
+)
+@settings(max_examples=examples(150))
+def test_no_topic_leads_to_more_than_was_said(
+    changes: list[tuple[int, tuple[str, Filter] | None]], topics: list[str]
+) -> None:
+    index = TopicIndex()
+    for id, said in changes:
+        if said is not None:
+            index.add(id, *said)
+        elif id in index:
+            index.remove(id)
+    for topic in topics:
+        for attributes in PUBLICATIONS:
+            assert len(index.match(topic, attributes)) <= index.most_candidates
+    for id in list(index):
+        index.remove(id)
+    assert index.most_candidates == 0
+
+
+def test_how_many_may_be_looked_at_for_one_topic() -> None:
+    index = TopicIndex()
+    for number in range(100):
+        index.add(number, f"device/{number}")
+    assert index.most_candidates == 1
+    for number in range(100, 200):
+        index.add(number, "quotes", parse(f"symbol = 'S{number}' AND price > 1"))
+    assert index.most_candidates == 1
+    for number in range(200, 230):
+        index.add(number, "quotes", parse(f"price > {number}"))
+    assert index.most_candidates == 31
+    for number in range(300, 307):
+        index.add(number, f"+/{number}")
+    index.add(400, "$share/g/#", parse("price > 1"))
+    assert index.most_candidates == 31 + 7 + 2
+    assert index.weigh("quotes", {"symbol": "S101", "price": 210}) == (0, 1 + 10 + 1)
+    for number in range(200, 230):
+        index.remove(number)
+    index.remove(400)
+    assert index.most_candidates == 1 + 7

@@ -103,6 +103,22 @@ async def test_many_connections_together_take_no_longer_than_one() -> None:
 
 
 @on_loop
+async def test_where_few_wait_each_goes_on_more_than_once_before_the_loop_comes_round() -> None:
+    """What comes of it is written together; others wait no longer than for many."""
+    work = Work(second_bytes=10_000_000.0)
+    rounds = Rounds(lambda: work.now_s)
+    asyncio.get_running_loop().call_soon(work.come_round)
+    [reading, other] = [Reading(Transport(), work.take, rounds, PIECE_BYTES) for _ in range(2)]
+    reading.received(b"1" * 10 * PIECE_BYTES)
+    other.received(b"2" * 10 * PIECE_BYTES)
+    await until(lambda: len(work.taken) == 20)
+    assert [piece[:1] for piece in work.taken] == [b"1", b"2"] * 10
+    spent_s = [later - before for before, later in pairwise(work.rounds)]
+    assert max(spent_s) < ROUND_S / 2 + 2 * PIECE_BYTES / 10_000_000
+    assert sum(each > 0 for each in spent_s) <= 7
+
+
+@on_loop
 async def test_who_is_paused_meanwhile_goes_on_later() -> None:
     work = Work()
     rounds = Rounds(lambda: work.now_s)

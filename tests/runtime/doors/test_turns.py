@@ -8,9 +8,12 @@ from typing import Any
 import pytest
 
 from shoal.mqtt.codec.encoder import encode
-from shoal.mqtt.codec.packets import Connect, Publish
+from shoal.mqtt.codec.packets import Connect, Publish, Subscribe, SubscriptionRequest
+from shoal.runtime.doors.sockets.mqtt_socket import MqttSocket
 from tests.runtime.live import on_loop, until
 from tests.runtime.one_service import network, running
+
+ALL = SubscriptionRequest("#")
 
 
 @pytest.mark.parametrize("brokers", [1, 2])
@@ -39,3 +42,44 @@ async def test_what_is_too_much_for_one_turn_waits_for_the_next(
         await until(lambda: door.clients.statistics.publications_received == 10)
         assert max(taken) == 1
         writer.close()
+
+
+@on_loop
+async def test_what_comes_of_a_round_is_written_together_and_in_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each 32,768 bytes that a client sent were written to 100 readers by 100 calls."""
+    async with running(network(1), "B1") as (service,):
+        door = service.door
+        assert door is not None
+        where = service.listening["mqtt"]
+        reader, reading = await asyncio.open_connection(where.host, where.port)
+        reading.write(encode(Connect("r"), 5) + encode(Subscribe(1, (ALL,)), 5))
+        _, writer = await asyncio.open_connection(where.host, where.port)
+        writer.write(encode(Connect("p"), 5))
+        await until(lambda: door.clients.statistics.connected == 2)
+        pieces, writes = [0], [0]
+        received, write = door.received, MqttSocket.write
+
+        def counted(connection: Any, data: bytes) -> None:
+            pieces[0] += 1
+            received(connection, data)
+
+        def written(self: MqttSocket, data: bytes) -> None:
+            writes[0] += 1
+            write(self, data)
+
+        monkeypatch.setattr(door, "received", counted)
+        monkeypatch.setattr(MqttSocket, "write", written)
+        monkeypatch.setattr("shoal.runtime.doors.reading.ROUND_S", 10.0)
+        sent = b"".join(encode(Publish("a", b"%05d" % n + bytes(1_000)), 5) for n in range(2_000))
+        writer.write(sent)
+        found = b""
+        while found.count(b"\0" * 1_000) < 2_000:
+            found += await reader.read(1_000_000)
+        numbers = [int(each[-5:]) for each in found.split(bytes(1_000))[:-1]]
+        assert numbers == list(range(2_000))
+        assert pieces[0] > 30
+        assert writes[0] <= pieces[0] // 2
+        writer.close()
+        reading.close()

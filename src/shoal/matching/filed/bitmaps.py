@@ -41,6 +41,9 @@ TESTS_PER_RANGE = 6
 # A block counts as so many where it is asked what is faster: compiled parts are, beyond 20 blocks.
 TESTS_PER_BLOCK = 50
 
+# To look which of a block may match takes as long as so many tests of members.
+TESTS_PER_LOOK = 3
+
 # With no more bits than these, they are taken one by one.
 FEW_BITS = 30
 
@@ -110,6 +113,17 @@ class _Block:
                     sure |= 1 << bit
         return sure
 
+    def most(self, get: _Get) -> int:
+        """How many members match at most; none is tested."""
+        some = self.live
+        for name, bounds, some_of, _ in self.columns:
+            value = get(name)
+            of_type = bounds.get(type(value))
+            if of_type is None:
+                return 0
+            some &= some_of[bisect_right(of_type, value)]
+        return some.bit_count()
+
     def named(self, bits: int) -> list[Hashable]:
         """Their ids."""
         ids = self.ids
@@ -121,6 +135,17 @@ class _Members(NamedTuple):
 
     blocks: tuple[_Block, ...]
     young: dict[int, _Member]
+
+
+class _Entering(NamedTuple):
+    """What is compiled next: a block that is not full, if there is one, and so many young members.
+
+    `tests` is as how many that counts.
+    """
+
+    begun: tuple[_Block, ...]
+    young: int
+    tests: int
 
 
 class Bitmaps:
@@ -194,6 +219,15 @@ class Bitmaps:
             found += [member.id for member in young.values() if _holds(member.ranges, get)]
         return found
 
+    def weigh(self, get: _Get) -> tuple[int, int]:
+        """How many tests a search is as much work as now, and how many it finds at most."""
+        blocks, young = self._members
+        entering = self._entering()
+        tests = len(young) + TESTS_PER_LOOK * len(blocks)
+        if young and self._spent + len(young) >= entering.tests:
+            tests += entering.tests
+        return tests, len(young) + sum(block.most(get) for block in blocks)
+
     def steps(self, get: _Get) -> list[int] | None:
         """What says which members match: equal for publications that the same ones match.
 
@@ -202,14 +236,20 @@ class Bitmaps:
         blocks, young = self._members
         return None if young else [block.found(get) for block in blocks]
 
+    def _entering(self) -> _Entering:
+        """What is compiled when tests of young members have cost as much."""
+        blocks, young = self._members
+        begun = blocks[-1:] if blocks and len(blocks[-1]) < self._size else ()
+        size = sum(map(len, begun))
+        count = min(len(young), self._size - size)
+        return _Entering(begun, count, TESTS_PER_RANGE * self._width * (size + count))
+
     def _age(self) -> None:
         """Young members are to be tested; first some enter a block, if tests have cost as much."""
         blocks, young = self._members
         self._spent += len(young)
-        begun = blocks[-1:] if blocks and len(blocks[-1]) < self._size else ()
-        size = sum(map(len, begun))
-        entering = min(len(young), self._size - size)
-        if self._spent < TESTS_PER_RANGE * self._width * (size + entering):
+        begun, entering, tests = self._entering()
+        if self._spent < tests:
             return
         self._spent = 0
         members = [member for block in begun for member in block.left()]

@@ -81,6 +81,7 @@ class Bucket:
         "plain",
         "ranged",
         "rising",
+        "size",
         "tested",
         "tests",
         "types",
@@ -93,6 +94,8 @@ class Bucket:
         together = place.values if len(place.signature) > 1 else (place.values,)
         if any(value in (0, 1) for value in together):
             self.types = tuple(TYPES[kind] for _, kind in place.signature)
+        # How many conjunctions it has.
+        self.size = 0
         self.always: dict[Hashable, None] = {}
         self.ladders: dict[Step, _Ladder] = {}
         self.others: dict[tuple[Hashable, int], tuple[Hashable, Test]] = {}
@@ -119,10 +122,11 @@ class Bucket:
         return all(type(value) in types for value, types in zip(together, self.types, strict=True))
 
     def is_empty(self) -> bool:
-        return not (self.always or self.ladders or self.bitmaps or self.others)
+        return not self.size
 
     def add(self, id: Hashable, number: int, place: Place, test: Test | None) -> int:
         """File a conjunction; how many tests more a search counts as."""
+        self.size += 1
         self._count(test is not None)
         if place.step is not None:
             ladder = self.ladders.get(place.step)
@@ -151,6 +155,7 @@ class Bucket:
 
     def remove(self, id: Hashable, number: int, place: Place) -> int:
         """Forget a conjunction; how many tests more a search counts as, which is none or fewer."""
+        self.size -= 1
         self._count(-bool(place.rest))
         if place.step is not None:
             ladder = self.ladders[place.step]

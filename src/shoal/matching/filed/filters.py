@@ -28,14 +28,13 @@ from typing import Any, NamedTuple
 
 from shoal.matching.filed.bitmaps import BLOCK
 from shoal.matching.filed.buckets import FEW, Bucket, Ladders, present
+from shoal.matching.filed.largest import Largest
 from shoal.matching.filed.places import Signature, Values, places_of
 from shoal.matching.given import checked
 from shoal.matching.long_texts import search_within
 from shoal.matching.predicates import compile_conjunction
 from shoal.model import Attributes, Conjunction, Filter
 
-# Of bitmaps so many members are looked at in the time of one that is named.
-RANGES_PER_FOUND = 8
 # So many characters are looked through in the time of one test, where patterns are made for it.
 SHORT = 1_024
 
@@ -76,6 +75,9 @@ class FiledFilters:
         self._named: Counter[str] = Counter()
         self._tables: dict[Signature, Table] = {}
         self._tables_made = 0
+        # The largest bucket of each table, by the table's number, and of all tables together.
+        self._largest: dict[int, Largest] = {}
+        self._most_candidates = 0
         self._by_first: dict[str | None, dict[Signature, Table]] = {}
 
     def __len__(self) -> int:
@@ -120,6 +122,8 @@ class FiledFilters:
             if bucket is None:
                 bucket = table.buckets[place.values] = Bucket(place)
             self._work += bucket.add(id, number, place, test)
+            largest = self._largest[table.number]
+            self._most_candidates += largest.changed(bucket.size - 1, bucket.size)
             self._tested += bool(place.rest)
             self._ranged += bool(place.ranges)
 
@@ -141,12 +145,22 @@ class FiledFilters:
             table = self._tables[place.signature]
             bucket = table.buckets[place.values]
             self._work += bucket.remove(id, number, place)
+            largest = self._largest[table.number]
+            self._most_candidates += largest.changed(bucket.size + 1, bucket.size)
             self._tested -= bool(place.rest)
             self._ranged -= bool(place.ranges)
             if bucket.is_empty():
                 del table.buckets[place.values]
                 if not table.buckets:
                     self._close(place.signature)
+
+    @property
+    def most_candidates(self) -> int:
+        """How many conjunctions may have to be looked at, whatever a publication says.
+
+        Of those that demand values of the same attributes it has to do with one bucket only.
+        """
+        return self._most_candidates
 
     def match(self, attributes: Attributes) -> list[Any]:
         """The ids of the filters that match a publication with these attributes, each once.
@@ -210,16 +224,32 @@ class FiledFilters:
         return list(dict.fromkeys(found)) if self._several and len(found) > 1 else found
 
     def work_of(self, attributes: Attributes) -> int:
-        """About how many tests and ids it takes to match these attributes; none is made.
+        """How many tests and ids it takes to match these attributes, at most (see `weigh`)."""
+        tests, found = self.weigh(attributes)
+        return tests + found
 
-        A test of a text may have to look through it, which is as much as one for each SHORT
-        characters.
+    def weigh(self, attributes: Attributes) -> tuple[int, int]:
+        """How many tests a match with these takes, and how many ids it finds without, at most.
+
+        No test is made.  One of a text may have to look through it, which is as much as one for
+        each SHORT characters.
         """
-        tests = found = 0
+        tests = looks = found = 0
         for bucket in self._buckets_for(attributes):
-            tests += _tests_in(bucket, attributes)
-            found += _found_in(bucket, attributes)
-        return tests * (1 + longest_text(attributes) // SHORT) + found if tests else found
+            tests += len(bucket.others)
+            for rising, ladders in bucket.tested.items():
+                tests += _passed(ladders, rising, attributes)
+            found += len(bucket.always)
+            found += _passed(bucket.rising, True, attributes)
+            found += _passed(bucket.falling, False, attributes)
+            for _, ranged in present(bucket.ranged, attributes):
+                for bitmaps in ranged:
+                    looked, matching = bitmaps.weigh(attributes.get)
+                    looks += looked
+                    found += matching
+        if tests:
+            tests *= 1 + longest_text(attributes) // SHORT
+        return tests + looks, found
 
     def prepare(self, attributes: Attributes, work_us: float) -> bool:
         """Look at long texts for so long; whether all is known that `match` looks for in them.
@@ -257,7 +287,10 @@ class FiledFilters:
         """The ids of the conjunctions that match, or the first of them that are enough."""
         get = attributes.get
         found: list[Hashable] = []
-        for _, first, values_of, table in self.tables_for(attributes):
+        tables = self._tables
+        for _, first, values_of, table in (
+            tables.values() if len(tables) <= FEW else self.tables_for(attributes)
+        ):
             values: Values = ()
             if first is not None:
                 # Most tables ask for something that most publications do not have.
@@ -276,7 +309,10 @@ class FiledFilters:
                 found += bucket.always
                 if is_enough is not None and is_enough(found):
                     return found
-            for name, by_type in present(bucket.rising, attributes) if bucket.rising else ():
+            rising = bucket.rising
+            for name, by_type in (
+                rising.items() if len(rising) <= FEW else present(rising, attributes)
+            ):
                 value = get(name)
                 ladder = by_type.get(type(value))
                 if ladder is not None:
@@ -285,7 +321,10 @@ class FiledFilters:
                         found += ladder[1][:cut]
                         if is_enough is not None and is_enough(found):
                             return found
-            for name, by_type in present(bucket.falling, attributes) if bucket.falling else ():
+            falling = bucket.falling
+            for name, by_type in (
+                falling.items() if len(falling) <= FEW else present(falling, attributes)
+            ):
                 value = get(name)
                 ladder = by_type.get(type(value))
                 if ladder is not None:
@@ -297,14 +336,14 @@ class FiledFilters:
                     found += bitmaps.search(attributes)
                     if is_enough is not None and is_enough(found):
                         return found
-            for rising, ladders in bucket.tested.items() if bucket.tests else ():
+            for is_rising, ladders in bucket.tested.items() if bucket.tests else ():
                 for name, by_type in present(ladders, attributes):
                     value = get(name)
                     ladder = by_type.get(type(value))
                     if ladder is not None:
                         thresholds, ids, tests = ladder
                         cut = bisect_right(thresholds, value)
-                        for at in range(cut) if rising else range(cut, len(ids)):
+                        for at in range(cut) if is_rising else range(cut, len(ids)):
                             if tests[at](attributes):
                                 found.append(ids[at])
                                 if is_enough is not None and is_enough(found):
@@ -325,13 +364,16 @@ class FiledFilters:
         first = min(names, key=lambda n: (len(by_first.get(n, ())), n[:1] == "$"), default=None)
         values_of = itemgetter(*names) if len(names) > 1 else None
         table = Table(self._tables_made, first, values_of, {})
+        self._largest[table.number] = Largest()
         self._tables_made += 1
         self._tables[signature] = by_first.setdefault(first, {})[signature] = table
         return table
 
     def _close(self, signature: Signature) -> None:
         """Forget a table that is empty."""
-        first = self._tables.pop(signature).first
+        table = self._tables.pop(signature)
+        first = table.first
+        del self._largest[table.number]
         beside = self._by_first[first]
         del beside[signature]
         if not beside:
@@ -351,15 +393,6 @@ def _tests_in(bucket: Bucket, attributes: Attributes) -> int:
     for rising, ladders in bucket.tested.items():
         tests += _passed(ladders, rising, attributes)
     return tests
-
-
-def _found_in(bucket: Bucket, attributes: Attributes) -> int:
-    """About how many ids are found in it without a test."""
-    found = len(bucket.always)
-    for _, ranged in present(bucket.ranged, attributes):
-        found += sum(map(len, ranged)) // RANGES_PER_FOUND
-    found += _passed(bucket.rising, True, attributes)
-    return found + _passed(bucket.falling, False, attributes)
 
 
 def _passed(by_attribute: dict[str, Ladders], rising: bool, attributes: Attributes) -> int:

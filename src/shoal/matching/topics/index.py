@@ -27,6 +27,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from itertools import count
 from typing import Any, NamedTuple
 
+from shoal.matching.filed.largest import Largest
 from shoal.matching.index import MatchIndex
 from shoal.matching.topics.filters import TopicFilter, read_topic_filter
 from shoal.matching.topics.memory import TopicMemory
@@ -53,7 +54,7 @@ class Overview:
 
     places    the nodes of the trie that are looked at and the subscriptions that get all of it
     leaves    the topic filters that match
-    filters   the filters that are asked about its attributes
+    filters   how many filters may have to be asked about its attributes
     ids       the subscriptions that get all of it, in the order of `TopicIndex.match`
     is_open   whether who gets it is not said by the topic alone: where content is asked for, and
               where members take turns
@@ -74,11 +75,11 @@ class Overview:
             if leaf.plain:
                 ids += leaf.plain
             if leaf.content is not None:
-                self.filters += len(leaf.content)
+                self.filters += leaf.content.most_candidates
                 self.is_open = self.asks = True
             if leaf.groups:
                 self.is_open = True
-                asked = sum(len(group.content or ()) for group in leaf.groups.values())
+                asked = sum(group.most_candidates for group in leaf.groups.values())
                 self.filters += asked
                 self.asks = self.asks or asked > 0
         self.places += len(ids) - before
@@ -101,6 +102,9 @@ class TopicIndex:
         self._cache: TopicMemory[_Found] = TopicMemory()
         # How often topic filters came or went.
         self._changes = 0
+        # Of leaves with wildcards, any of which may match; of the others only one does.
+        self._wild_weight = 0
+        self._exact_weights = Largest()
 
     def __len__(self) -> int:
         return len(self._subscriptions)
@@ -136,7 +140,9 @@ class TopicIndex:
             else:
                 self._exact["/".join(parts.levels)] = leaf
             self._changed()
+        before = leaf.weight
         leaf.add(id, filter, parts.group)
+        self._weighs(parts, before, leaf.weight)
 
     def remove(self, id: Hashable) -> None:
         """Forget a subscription; KeyError if there is none under this id."""
@@ -144,13 +150,38 @@ class TopicIndex:
         parts = read_topic_filter(topic_filter)
         leaf = self._leaf(parts)
         assert leaf is not None
+        before = leaf.weight
         leaf.remove(id, filter, parts.group)
+        self._weighs(parts, before, leaf.weight)
         if leaf.is_empty():
             if parts.has_wildcards:
                 self._trie.take_down(parts.levels)
             else:
                 del self._exact["/".join(parts.levels)]
             self._changed()
+
+    def _weighs(self, parts: TopicFilter, before: int, after: int) -> None:
+        """A leaf does, not what it did before."""
+        if parts.has_wildcards:
+            self._wild_weight += after - before
+        else:
+            self._exact_weights.changed(before, after)
+
+    @property
+    def most_candidates(self) -> int:
+        """How many subscriptions may have to be looked at, whatever the topic and attributes."""
+        return self._wild_weight + self._exact_weights.value
+
+    def weigh(self, topic: str, attributes: Attributes) -> tuple[int, int]:
+        """As `MatchIndex.weigh`, of all content filters that this topic leads to."""
+        tests = found = 0
+        for leaf in self._leaves(topic):
+            for content in (leaf.content, *(group.content for group in leaf.groups.values())):
+                if content is not None:
+                    more, matching = content.weigh(attributes)
+                    tests += more
+                    found += matching
+        return tests, found
 
     def _changed(self) -> None:
         self._cache.clear()
@@ -306,12 +337,20 @@ _NO_GROUPS: dict[str, Any] = {}
 class _Leaf:
     """All subscriptions to one topic filter."""
 
-    __slots__ = ("content", "groups", "plain")
+    __slots__ = ("_asked", "content", "groups", "plain")
 
     def __init__(self) -> None:
         self.plain: dict[Hashable, None] = {}
         self.content: MatchIndex | None = None
         self.groups: dict[str, _Group] = _NO_GROUPS
+        # The candidates of all groups.
+        self._asked = 0
+
+    @property
+    def weight(self) -> int:
+        """How many of its subscriptions may have to be looked at, and groups."""
+        asked = 0 if self.content is None else self.content.most_candidates
+        return len(self.plain) + asked + len(self.groups) + self._asked
 
     def is_empty(self) -> bool:
         return not self.plain and self.content is None and not self.groups
@@ -320,7 +359,10 @@ class _Leaf:
         if group is not None:
             if self.groups is _NO_GROUPS:
                 self.groups = {}
-            self.groups.setdefault(group, _Group()).add(id, filter)
+            members = self.groups.setdefault(group, _Group())
+            before = members.most_candidates
+            members.add(id, filter)
+            self._asked += members.most_candidates - before
         elif filter == EVERYTHING:
             self.plain[id] = None
         else:
@@ -330,8 +372,11 @@ class _Leaf:
 
     def remove(self, id: Hashable, filter: Filter, group: str | None) -> None:
         if group is not None:
-            self.groups[group].remove(id)
-            if self.groups[group].is_empty():
+            members = self.groups[group]
+            before = members.most_candidates
+            members.remove(id)
+            self._asked += members.most_candidates - before
+            if members.is_empty():
                 del self.groups[group]
         elif filter == EVERYTHING:
             del self.plain[id]
@@ -360,6 +405,11 @@ class _Group:
 
     def is_empty(self) -> bool:
         return not self.plain and not self.waiting
+
+    @property
+    def most_candidates(self) -> int:
+        """As `MatchIndex.most_candidates`."""
+        return 0 if self.content is None else self.content.most_candidates
 
     def add(self, id: Hashable, filter: Filter) -> None:
         if filter == EVERYTHING:

@@ -38,7 +38,7 @@ from shoal.mqtt.content import MAX_TEXT
 from shoal.mqtt.door.owed import Owed
 from shoal.mqtt.messages import Message, message_of_publish
 from shoal.mqtt.sessions.session import Session
-from shoal.mqtt.sessions.subscribed.subscriptions import alone, work_of_filters
+from shoal.mqtt.sessions.subscribed.subscriptions import alone
 
 # Topics below here are the broker's own.
 BROKER_TOPICS = "$SYS/"
@@ -53,6 +53,10 @@ MOST_ALIASED, _MOST_REMEMBERED = 131_072, 131_072
 # A text that so many filters may look through is looked through bit by bit, for so long in a turn,
 # in so many turns at most.
 MANY_FILTERS, PREPARING_US, MOST_TURNS = 500, 10_000, 100
+
+
+# Of most topics no more is to be done for a publication than for any, and no filter is asked.
+_LITTLE = (1, 0)
 
 
 class Incoming:
@@ -155,27 +159,38 @@ class Incoming:
             if refusal:
                 self._refuse(qos, packet_id, refusal, topic)
                 return 1
-        code = ReasonCode.SUCCESS
+        code, work = ReasonCode.SUCCESS, 1
         message: Message | None = None
         if (self._is_free and topic[0] != "$") or self._is_allowed(topic):
             session.published += 1
             message = message_of_publish(packet, topic, session.client_id, now_us)
+            known = self._known.get(topic)
+            found = _LITTLE if known is None else known.work
+            if found != _LITTLE:
+                work = self._work(packet, message, *found)
             if not qos:
                 self._house.publish_soon(message, now_us)
             elif not self._house.publish(message, now_us) and qos == 1:
                 code = ReasonCode.NO_MATCHING_SUBSCRIBERS
+            if known is None and not self._spreading.is_on:
+                found = self._house.subscribing.work_of(topic)
+                if found != _LITTLE:
+                    work = self._work(packet, message, *found)
         else:
             code = ReasonCode.NOT_AUTHORIZED
             self._count_refusal(code, topic, "no permission")
         if qos:
             self._answer(qos, packet_id, code, topic, message)
-        if self._spreading.is_on:
-            return 1  # others have their turn before what is next
-        known = self._known.get(topic)
-        work, filters = self._house.subscribing.work_of(topic) if known is None else known.work
-        if work > 1 and (qos or packet.retain):
+        # While it is handed to many others have their turn before what is next.
+        return 1 if self._spreading.is_on else work
+
+    def _work(self, packet: Publish, message: Message, work: int, filters: int) -> int:
+        """How much work a publication is, by what is known of its topic."""
+        if work > 1 and (packet.qos or packet.retain):
             work = alone(work)
-        return work + work_of_filters(filters, _characters(packet, topic)) if filters else work
+        if filters:
+            work += self._house.subscribing.work_of_content(message, filters)
+        return work
 
     def _count_refusal(self, code: ReasonCode, topic: str, why: str) -> None:
         statistics = self._house.statistics

@@ -26,7 +26,6 @@ from shoal.mqtt.codec.packets import (
     Subscribe,
     Unsubscribe,
 )
-from shoal.mqtt.codec.properties import NO_PROPERTIES
 from shoal.mqtt.codec.reason_codes import FIRST_ERROR, ReasonCode
 from shoal.mqtt.connection.holding import PASSING
 from shoal.mqtt.connection.house import House
@@ -92,9 +91,9 @@ class Serving:
                 # Where there is a network its broker looks through texts; here long ones only.
                 if (
                     not is_networked
-                    and (
-                        packet.properties is not NO_PROPERTIES
-                        or len(packet.payload) + len(packet.topic) >= LONG
+                    and not (
+                        packet.topic
+                        and len(packet.topic) + len(packet.written or packet.payload) < LONG
                     )
                     and not incoming.is_prepared(packet, now_us)
                 ):

@@ -169,6 +169,10 @@ class Subscribing:
         """How much work a publication to a topic is, and how many filters (see `Subscriptions`)."""
         return self._subscriptions.work_of(topic)
 
+    def work_of_content(self, message: Message, filters: int) -> int:
+        """How much more it is where so many filters are asked at most (see `Subscriptions`)."""
+        return self._subscriptions.work_of_content(message, filters)
+
     def prepare(self, message: Message, work_us: float) -> bool:
         """Look through a message's texts for so long; whether that is all."""
         return self._subscriptions.prepare_message(message, work_us)

@@ -102,6 +102,10 @@ class InViews(BaseStrategy):
     def searched(self) -> Sized:
         return self.interests.rows
 
+    @property
+    def most_candidates(self) -> int:
+        return self.interests.most_candidates
+
     def work_of(self, attributes: Attributes) -> int:
         return self.interests.work_of(attributes)
 

@@ -147,6 +147,10 @@ class Octopia(BaseStrategy):
     def searched(self) -> Sized:
         return self.tables.subscriptions
 
+    @property
+    def most_candidates(self) -> int:
+        return self.tables.matches.most_candidates
+
     def work_of(self, attributes: Attributes) -> int:
         return self.tables.matches.work_of(attributes)
 

@@ -119,6 +119,10 @@ class Tid(BaseStrategy):
     def searched(self) -> Sized:
         return self.trees.index
 
+    @property
+    def most_candidates(self) -> int:
+        return self.trees.index.most_candidates
+
     def work_of(self, attributes: Attributes) -> int:
         return self.trees.index.work_of(attributes)
 

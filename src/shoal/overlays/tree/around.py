@@ -29,6 +29,10 @@ class AroundTree(BaseStrategy):
     def searched(self) -> Sized:
         return self.tree.searched
 
+    @property
+    def most_candidates(self) -> int:
+        return self.tree.most_candidates
+
     def work_of(self, attributes: Attributes) -> int:
         return self.tree.work_of(attributes)
 

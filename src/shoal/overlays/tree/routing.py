@@ -108,6 +108,10 @@ class TreeRouting(BaseStrategy):
     def searched(self) -> Sized:
         return self.tables.subscriptions
 
+    @property
+    def most_candidates(self) -> int:
+        return self.tables.routes.most_candidates
+
     def work_of(self, attributes: Attributes) -> int:
         return self.tables.routes.work_of(attributes)
 

@@ -133,7 +133,7 @@ class MqttDoor:
         subscriptions = self.clients.subscriptions
         node.weighing.takers.append(
             Taker(
-                lambda: subscriptions.count,
+                lambda: subscriptions.most_candidates,
                 lambda what: WORK_US * subscriptions.work_on(what),
                 subscriptions.prepare,
                 TO_ATTRIBUTE,
@@ -228,9 +228,10 @@ class MqttDoor:
         if len(self._delivered) >= MOST_DELIVERED:
             self._hand_on()
         self._waiting.see_to(connection)
-        if self._writes_at_once:
+        at_once = self._writes_now
+        if at_once:
             self._look_after()
-        if not self._writes_at_once or self._waiting.holds:  # what is held has a turn of its own
+        if not at_once or self._waiting.holds:  # what is held has a turn of its own
             self.node.schedule_flush()
 
     def lost(self, connection: Connection) -> None:
@@ -244,8 +245,16 @@ class MqttDoor:
         self.carry_out(connection.resume(self.node.clock.now_us()))
         self.node.schedule_flush()
 
+    @property
+    def _writes_now(self) -> bool:
+        """Whether nothing need be gathered: more comes at once of who sends much."""
+        if not self._writes_at_once or self.rounds.is_coming_round:
+            return False
+        return not (self._gathered or self._closing)
+
     def carry_out(self, effects: list[ClientEffect]) -> None:
         """Ask at once, write and close with the next flush."""
+        at_once = self._writes_now
         asked: list[Requested] = []
         for effect in effects:
             if type(effect) is Ask:
@@ -256,7 +265,7 @@ class MqttDoor:
                 socket = self._sockets.get(effect.connection)
                 if socket is None:
                     continue
-                if self._writes_at_once:
+                if at_once:
                     socket.write(effect.data)
                 else:
                     self._gathered.setdefault(socket, []).append(effect.data)
@@ -276,7 +285,7 @@ class MqttDoor:
 
     def _close(self, close: Callable[[], None]) -> None:
         """At once, or behind what is still to be written."""
-        if self._writes_at_once:
+        if self._writes_now:
             close()
         else:
             self._closing.append(close)

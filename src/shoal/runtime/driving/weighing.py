@@ -55,13 +55,13 @@ MOST_TURNS = 200
 class Taker(NamedTuple):
     """Who takes what a machine delivers.
 
-    size        how many subscriptions it has
+    most        how many of its subscriptions a publication may be tested against, or match
     takes_us    how long a publication with these takes it, in microseconds, if it is not assured
     prepare     looks through a publication's texts for some microseconds; whether that is all
     heavy       an attribute of publications that take it HEAVY_US longer each; empty without such
     """
 
-    size: Callable[[], int]
+    most: Callable[[], int]
     takes_us: Callable[[Attributes], int]
     prepare: Callable[[Attributes, float], bool]
     heavy: str = ""
@@ -138,12 +138,12 @@ class Weighing:
     @property
     def _most(self) -> int:
         """How many subscriptions a publication may be tested against, and match."""
-        return len(self._machine.strategy.searched) + self._taken
+        return self._machine.strategy.most_candidates + self._taken
 
     @property
     def _taken(self) -> int:
         """How many of them are those of takers."""
-        return sum(each.size() for each in self.takers)
+        return sum(each.most() for each in self.takers)
 
     def _cut_together(
         self, input: Received | Requested, messages: Sequence[Message]

@@ -17,6 +17,7 @@ from shoal.matching.filed.filters import longest_text
 from shoal.matching.topics.index import MOST_BEGUN
 from shoal.matching.topics.memory import TopicMemory
 from shoal.model import Attributes
+from shoal.mqtt.codec.properties import NO_PROPERTIES
 from shoal.mqtt.content import TOPIC_ATTRIBUTE, Json, attributes_of, work_on
 from shoal.mqtt.door.network import Door
 from shoal.mqtt.messages import Message
@@ -26,9 +27,11 @@ from shoal.mqtt.sessions.subscribed.groups import Group, Members
 from shoal.mqtt.sessions.subscribed.receivers import Receivers
 
 _NO_ATTRIBUTES: Attributes = {}
-# So many filters that are asked about content are as much work as one publication (see `TURN` in
-# `serving`).
-_FILTERS_PER_WORK = 100
+# So many filters that match are as much work as one publication (see `TURN` in `serving`), and so
+# many that are tested.
+_FOUND_PER_WORK, _TESTS_PER_WORK = 100, 25
+# Of fewer it is not asked which of them it would be: that takes as long as to match.
+_FEW = 100
 # What is above QoS 0 or retained goes to each receiver by itself, so much longer.
 _ALONE = 4
 # And a publication to a topic of which not all is known is as much work as so many.
@@ -208,10 +211,16 @@ class Subscriptions:
         """How much work a publication to a topic is, as far as this broker's clients go.
 
         One client can have tens of thousands of subscriptions that all match.  And how many filters
-        are asked about content, which is `work_of_filters` more.
+        may be asked about content at most, which is `work_of_content` more.
         """
         known = self.look(topic)
         return (_UNKNOWN, 0) if known is None else known.work
+
+    @property
+    def most_candidates(self) -> int:
+        """How many a publication may have to be tested against, or match; a group counts once."""
+        groups = len(self._groups) if self.at_change is not None else 0
+        return self._index.most_candidates + groups
 
     def work_on(self, attributes: Attributes) -> int:
         """As `work_of`, of a publication with these that comes from the network; all of it."""
@@ -219,7 +228,20 @@ class Subscriptions:
         if not isinstance(topic, str):
             return 0
         work, filters = self.work_of(topic)
-        return work + work_of_filters(filters, longest_text(attributes))
+        return work + self._work_of_content(topic, attributes, filters)
+
+    def work_of_content(self, message: Message, filters: int) -> int:
+        """How much more a publication is than its topic says, where so many are asked at most."""
+        if filters < _TESTS_PER_WORK and _is_short(message):
+            return 0
+        attributes = attributes_of(message, self._json)
+        return self._work_of_content(message.topic, attributes, filters)
+
+    def _work_of_content(self, topic: str, attributes: Attributes, filters: int) -> int:
+        if filters < _FEW:
+            return filters * (1 + longest_text(attributes) // _SHORT) // _TESTS_PER_WORK
+        tests, found = self._index.weigh(topic, attributes)
+        return tests // _TESTS_PER_WORK + found // _FOUND_PER_WORK
 
     def prepare(self, attributes: Attributes, work_us: float) -> bool:
         """Look through a publication's texts for so long; whether that is all."""
@@ -323,9 +345,11 @@ def alone(work: int) -> int:
     return 1 + _ALONE * (work - 1)
 
 
-def work_of_filters(filters: int, characters: int) -> int:
-    """How much work filters are that may look through texts of so many characters."""
-    return filters * (1 + characters // _SHORT) // _FILTERS_PER_WORK
+def _is_short(message: Message) -> bool:
+    """Whether it is known at a glance that filters see no long text of a message."""
+    if message.written is None and message.properties is not NO_PROPERTIES:
+        return False
+    return len(message.topic) + len(message.written or message.payload) < _SHORT
 
 
 def _chosen(found: Iterable[ClientSubscription | Group]) -> Iterator[ClientSubscription]:

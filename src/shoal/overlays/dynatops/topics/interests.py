@@ -97,6 +97,11 @@ class Interests:
         """Who wants this publication, by name."""
         return sorted(self._index.match_destinations(attributes))
 
+    @property
+    def most_candidates(self) -> int:
+        """How much that may be, whatever the publication says."""
+        return self._index.most_candidates
+
     def work_of(self, attributes: Attributes) -> int:
         """How much it may be to find out who wants a publication."""
         return self._index.work_of(attributes)

@@ -1,0 +1,85 @@
+"""How many publications a turn takes where filters are asked about their content."""
+
+from __future__ import annotations
+
+import pytest
+
+from shoal.mqtt.codec.encoder import encode
+from shoal.mqtt.codec.packet_types import MQTT_5
+from shoal.mqtt.codec.packets import Publish
+from shoal.mqtt.codec.properties import Properties
+from tests.mqtt.house import House
+
+FILTERS = 2_000
+COUNT = 200
+
+
+def turns_of(text: str, qos: int, price: int) -> list[int]:
+    """How many publications were taken in each turn of a read, with such filters of ten clients."""
+    house = House()
+    for name in range(10):
+        reader = house.connect(f"r{name}")
+        for number in range(name, FILTERS, 10):
+            reader.subscribe(text.format(n=number))
+    client = house.connect("c")
+    sent = [
+        Publish(
+            "quotes",
+            b"",
+            qos,
+            packet_id=number + 1 if qos else 0,
+            properties=Properties(
+                user_properties=(("symbol", f"S{number}"), ("price", str(price)), ("open", "5"))
+            ),
+        )
+        for number in range(COUNT)
+    ]
+    statistics, taken = house.clients.statistics, []
+    data = b"".join(encode(each, MQTT_5) for each in sent)
+    house.carry_out(client.connection.receive(data, house.now_us))
+    while True:
+        taken.append(statistics.publications_received - sum(taken))
+        if not client.connection.holds:
+            assert sum(taken) == COUNT
+            return taken
+        house.carry_out(client.connection.take_held(house.now_us))
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+@pytest.mark.parametrize(
+    ("text", "price"),
+    [
+        # Of which a publication meets one, at most.
+        ("quotes?symbol='S{n}'", 5),
+        ("quotes?symbol='S{n}'&price>1", 5),
+        # And which it does not pass.
+        ("quotes?price>{n}", 0),
+    ],
+)
+def test_many_filters_are_much_work_only_if_a_publication_meets_many(
+    qos: int, text: str, price: int
+) -> None:
+    """With 10,000 filters by symbol a turn was 20 publications, and a broker a fifth as fast."""
+    assert turns_of(text, qos, price) == [COUNT]
+
+
+@pytest.mark.parametrize(
+    ("text", "most"),
+    [
+        # Each publication is for all: 20 units of work.
+        ("quotes?price>-{n}", 100),
+        # Or all are tested: 80 units.
+        ("quotes?price!=-{n}", 25),
+    ],
+)
+def test_a_turn_takes_few_publications_that_meet_many(text: str, most: int) -> None:
+    taken = turns_of(text, 0, 5)
+    assert max(taken) <= most
+    assert len(taken) > 1
+
+
+@pytest.mark.parametrize(("text", "most"), [("open>{n}", COUNT), ("open<{n}", 100)])
+def test_ranges_are_tested_one_by_one_until_they_are_compiled(text: str, most: int) -> None:
+    first, *others = turns_of(f"quotes?price>1&price<9&{text}", 0, 5)
+    assert first <= 25
+    assert 25 < max(others) <= most
