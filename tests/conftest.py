@@ -84,6 +84,14 @@ def _mixed(items: list[pytest.Item]) -> list[pytest.Item]:
     return [*spark, *chain.from_iterable(each for _, each in placed)]
 
 
+def pytest_pycollect_makeitem(collector: pytest.Collector, obj: object) -> list[pytest.Item] | None:
+    """Thousands of cases of long tests are not even made where only others run."""
+    if collector.config.option.markexpr != "not soak":
+        return None
+    marks = getattr(obj, "pytestmark", ())
+    return [] if any(mark.name == "soak" for mark in marks) else None
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Fewer cases where they are to be fewer; in an order that fills several processes."""
