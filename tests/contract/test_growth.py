@@ -48,9 +48,16 @@ GROWING = {
     for name, system in reversed([*SYSTEMS.items()])
     if system.grows and not system.shape.opens_links
 }
+BASELINES = ("tid", "tco")
 
 
-@pytest.mark.parametrize("system", [*GROWING.values(), "dynatops", *at_length(["tco"])])
+@pytest.mark.parametrize(
+    "system",
+    [
+        *(name for name in (*GROWING.values(), "dynatops") if name not in BASELINES),
+        *at_length(BASELINES),
+    ],
+)
 @on_asyncio
 async def test_a_broker_joins_and_leaves_with_its_sessions(system: str, tmp_path: Path) -> None:
     network = network_of(system, tmp_path)

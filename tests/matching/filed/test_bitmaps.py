@@ -18,7 +18,7 @@ from shoal.matching.filed.filters import FiledFilters
 from shoal.matching.filed.places import Interval
 from shoal.matching.predicates import NUMBERS
 from shoal.model import And, Filter, Operator, Value, predicate
-from tests.examples import examples
+from tests.examples import at_length, examples
 
 RANGES = (Operator.GE, Operator.GT, Operator.LT, Operator.LE)
 SPECIAL = [
@@ -205,7 +205,7 @@ def test_ranges_that_hold_nothing_and_kinds_side_by_side() -> None:
                 assert index.match({} if value is None else {"a": value}) == expected
 
 
-@pytest.mark.parametrize("many", [100, 3 * BLOCK])
+@pytest.mark.parametrize("many", [100, BLOCK + 100, *at_length([3 * BLOCK])])
 def test_many_ranges_answer_alike_one_at_a_time_and_in_batches(many: int) -> None:
     random, index = Random(1), MatchIndex()
     for number in range(many):

@@ -204,6 +204,7 @@ def test_a_damaged_file_in_a_stream_is_named_in_one_line(shell: Shell, tmp_path:
     )
 
 
+@pytest.mark.soak
 def test_a_stream_of_a_python_data_source(shell: Shell, tmp_path: Path) -> None:
     (tmp_path / "S.csv").write_text("id,a.low,a.high\n1,3,4\n")
     count = tmp_path / "count"
