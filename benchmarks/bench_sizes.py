@@ -8,6 +8,7 @@ disk.  Then fifteen brokers are started on this machine.
 from __future__ import annotations
 
 import asyncio
+import signal
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -142,7 +143,7 @@ async def spooled(network: Network) -> int:
     away = network.supervisor.processes.pop("B2")
     for task in network.supervisor._watching:
         task.cancel()
-    away.kill()
+    away.send_signal(signal.SIGKILL)
     await away.wait()
     await asyncio.sleep(SETTLE_S + PARK_US / 1e6)
     await _publish(network.mqtt(), "t")
