@@ -76,11 +76,14 @@ def without_text(folder: Path) -> dict[str, Any]:
     return found
 
 
+TEXTS = ["2026-01-31T18:05+01:00", "31.01.2026 17:05", "31/01/2026", "NA", "2026-01-31"]
+
+
 @pytest.mark.parametrize(
     "times",
     [
         pa.array([*TIMES, None, TIMES[0], TIMES[1]], pa.timestamp("ns")),
-        pa.array(["2026-01-31T18:05+01:00", "31.01.2026 17:05", "31/01/2026", "NA", "2026-01-31"]),
+        *at_length([pa.array(TEXTS)]),
         *at_length([pa.array([*TIMES, None, TIMES[0], TIMES[1]], pa.timestamp("us", "UTC"))]),
         *at_length([pa.array([each.date() for each in (*TIMES, *TIMES, TIMES[1])], pa.date32())]),
     ],

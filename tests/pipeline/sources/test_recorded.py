@@ -152,15 +152,16 @@ def triples(*columns: Iterable[Any]) -> Iterable[Triple]:
     return zip(*columns, strict=True)  # type: ignore[arg-type]
 
 
-@pytest.fixture
-def guests(tmp_path: Path, spark: SparkSession) -> Path:
+@pytest.fixture(scope="module")
+def guests(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Path:
     """A workload of 100 publications within 10 s, and subscriptions that come and go."""
+    folder = tmp_path_factory.mktemp("guests")
     rows = [("p", n, n * 100_000, {"x": n}) for n in range(100)]
     rows += [("q", n, n * 100_000, {"x": -n}) for n in range(100)]
     columns = "publisher string, sequence bigint, time_us bigint, attributes struct<x: bigint>"
-    publications = tmp_path / "publications.parquet"
+    publications = folder / "publications.parquet"
     spark.createDataFrame(rows, columns).write.parquet(str(publications))
-    subscriptions = tmp_path / "own.csv"
+    subscriptions = folder / "own.csv"
     subscriptions.write_text(
         "id,filter,broker,from,to\n"
         "stays,x >= 0,B1,,\n"
@@ -169,14 +170,23 @@ def guests(tmp_path: Path, spark: SparkSession) -> Path:
         "visits,x >= 0,,6000000,8000000\n"
         "was,x >= 0,,,-5\n"
     )
-    publishers = tmp_path / "publishers.csv"
+    publishers = folder / "publishers.csv"
     publishers.write_text("publisher,broker,advertisement\np,B1,x >= 0\n")
     options = WorkloadOptions(
         brokers="2", own_subscriptions=subscriptions, own_publishers=publishers
     )
-    counts = write_workload(spark, publications, tmp_path / "workload", options)
+    counts = write_workload(spark, publications, folder / "workload", options)
     assert (counts.events, counts.subscriptions, counts.left_out) == (100, 4, 1)
-    return tmp_path / "workload"
+    return folder / "workload"
+
+
+@pytest.fixture(scope="module")
+def one(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Path:
+    """A table of one publication."""
+    path = tmp_path_factory.mktemp("one") / "publications.parquet"
+    columns = "publisher string, sequence bigint, time_us bigint, attributes struct<x: bigint>"
+    spark.createDataFrame([("p", 0, 0, {"x": 1})], columns).write.parquet(str(path))
+    return path
 
 
 EXPECTED = {
@@ -229,11 +239,13 @@ def test_own_clients_come_and_go_live(
     ],
 )
 def test_own_clients_that_cannot_be_are_named(
-    spark: SparkSession, tmp_path: Path, subscriptions: str, publishers: str, problem: str
+    spark: SparkSession,
+    one: Path,
+    tmp_path: Path,
+    subscriptions: str,
+    publishers: str,
+    problem: str,
 ) -> None:
-    path = tmp_path / "publications.parquet"
-    columns = "publisher string, sequence bigint, time_us bigint, attributes struct<x: bigint>"
-    spark.createDataFrame([("p", 0, 0, {"x": 1})], columns).write.parquet(str(path))
     given = {}
     for name, text in (("own_subscriptions", subscriptions), ("own_publishers", publishers)):
         if text:
@@ -241,4 +253,4 @@ def test_own_clients_that_cannot_be_are_named(
             given[name].write_text(text)
     options = WorkloadOptions(brokers="2", **given)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=re.escape(problem)):
-        write_workload(spark, path, tmp_path / "out", options)
+        write_workload(spark, one, tmp_path / "out", options)

@@ -96,7 +96,9 @@ WHO = "publisher,broker,advertisement\nbonn,B3,kind = 'station'\nkiel,,\n"
         *at_length([({}, "", "")]),
         ({"distribution": "clustered", "spread": 2, "aim_at": ("gusts",), "seed": 2}, "", ""),
         *at_length([({"publishers": 2, "window": Window(5 * SECOND_US, 100 * SECOND_US)}, "", "")]),
-        ({"home": "kind", "duration_us": None, "brokers": "3", "spread": None}, "", ""),
+        *at_length(
+            [({"home": "kind", "duration_us": None, "brokers": "3", "spread": None}, "", "")]
+        ),
         ({"subscriptions": 3}, MINE, WHO),
     ],
 )
