@@ -54,7 +54,6 @@ MOST_ALIASED, _MOST_REMEMBERED = 131_072, 131_072
 # in so many turns at most.
 MANY_FILTERS, PREPARING_US, MOST_TURNS = 500, 10_000, 100
 
-
 # Of most topics no more is to be done for a publication than for any, and no filter is asked.
 _LITTLE = (1, 0)
 
