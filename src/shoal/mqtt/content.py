@@ -49,7 +49,8 @@ from shoal.model import (
 )
 from shoal.model.entities import MAX_ATTRIBUTES
 from shoal.mqtt.codec.fields import REMEMBERED_TOPIC_BYTES
-from shoal.mqtt.codec.properties import UserProperties
+from shoal.mqtt.codec.packets import Publish
+from shoal.mqtt.codec.properties import NO_PROPERTIES, UserProperties
 from shoal.mqtt.limits import Limits
 from shoal.mqtt.messages import Message
 
@@ -116,6 +117,19 @@ def attributes_of(message: Message, json: Json = "auto") -> Attributes:
     if attributes is None:
         attributes = message.attributes = read_attributes(message, json)
     return attributes
+
+
+def is_short(said: Publish | Message, characters: int) -> bool:
+    """Whether it is known at a glance that filters see no text of so many characters.
+
+    It is not where the topic is an alias's, and where it is not kept how properties were written.
+    """
+    written = said.written
+    if written is None:
+        if said.properties is not NO_PROPERTIES:
+            return False
+        written = said.payload
+    return 0 < len(said.topic) < characters - len(written)
 
 
 def level_attribute(number: int) -> str:

@@ -9,6 +9,8 @@ from shoal.mqtt.codec.encoder import encode
 from shoal.mqtt.codec.packet_types import MQTT_5
 from shoal.mqtt.codec.packets import Publish
 from shoal.mqtt.codec.properties import Properties
+from shoal.mqtt.connection.incoming import MANY_FILTERS
+from shoal.mqtt.messages import Message
 from tests.mqtt.house import House
 
 # As in a live broker, which does not wait until parts are compiled.
@@ -16,6 +18,10 @@ pytestmark = pytest.mark.usefixtures("is_live")
 
 FILTERS = 1_000
 COUNT = 200
+
+
+def of(**attributes: str) -> Properties:
+    return Properties(user_properties=tuple(attributes.items()))
 
 
 @pytest.fixture
@@ -37,9 +43,7 @@ def turns_of(text: str, qos: int, price: int) -> list[int]:
             b"",
             qos,
             packet_id=number + 1 if qos else 0,
-            properties=Properties(
-                user_properties=(("symbol", f"S{number}"), ("price", str(price)), ("open", "5"))
-            ),
+            properties=of(symbol=f"S{number}", price=str(price), open="5"),
         )
         for number in range(COUNT)
     ]
@@ -92,3 +96,46 @@ def test_ranges_are_tested_one_by_one_until_they_are_compiled(text: str, most: i
     first, *others = turns_of(f"quotes?price>1&price<9&{text}", 0, 5)
     assert first <= 50
     assert 50 < max(others) <= most
+
+
+LONG_TEXT = "x" * 10_000
+
+
+@pytest.mark.parametrize(
+    ("publications", "is_long"),
+    [
+        ([Publish("quotes", b"x")], False),
+        ([Publish("quotes", b"{%s}" % LONG_TEXT.encode())], True),
+        # Of so many bytes it is not kept how they were written.
+        ([Publish("quotes", b"x", properties=of(text=LONG_TEXT))], True),
+        ([Publish("quotes", b"x", properties=of(text=LONG_TEXT[:1_000]))], True),
+        ([Publish("quotes", b"x", properties=of(text="x"))], False),
+        (
+            [
+                Publish("quotes/" + LONG_TEXT, b"x", properties=Properties(topic_alias=1)),
+                Publish("", b"x", properties=Properties(topic_alias=1)),
+            ],
+            True,
+        ),
+    ],
+    ids=["nothing", "a payload", "a property", "a shorter one", "a short one", "an alias"],
+)
+def test_a_long_text_is_looked_through_first_wherever_it_stands(
+    publications: list[Publish], is_long: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house, looked = House(), []
+    reader = house.connect("r")
+    for number in range(MANY_FILTERS):
+        reader.subscribe(f"quotes/#?text!=a{number}")
+    prepare = house.clients.subscribing.prepare
+
+    def watched(message: Message, work_us: float) -> bool:
+        looked.append(message.topic)
+        return prepare(message, work_us)
+
+    monkeypatch.setattr(house.clients.subscribing, "prepare", watched)
+    client = house.connect("c")
+    for publication in publications:
+        looked.clear()
+        client.send(publication)
+        assert bool(looked) is is_long

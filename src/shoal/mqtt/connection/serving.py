@@ -31,6 +31,7 @@ from shoal.mqtt.connection.holding import PASSING
 from shoal.mqtt.connection.house import House
 from shoal.mqtt.connection.incoming import Incoming
 from shoal.mqtt.connection.outlet import Outlet
+from shoal.mqtt.content import is_short
 from shoal.mqtt.sessions.session import ClientSubscription, Session
 from shoal.mqtt.sessions.subscribing import Granting, TakingBack
 
@@ -91,10 +92,7 @@ class Serving:
                 # Where there is a network its broker looks through texts; here long ones only.
                 if (
                     not is_networked
-                    and not (
-                        packet.topic
-                        and len(packet.topic) + len(packet.written or packet.payload) < LONG
-                    )
+                    and not is_short(packet, LONG)
                     and not incoming.is_prepared(packet, now_us)
                 ):
                     return place

@@ -17,8 +17,7 @@ from shoal.matching.filed.filters import longest_text
 from shoal.matching.topics.index import MOST_BEGUN
 from shoal.matching.topics.memory import TopicMemory
 from shoal.model import Attributes
-from shoal.mqtt.codec.properties import NO_PROPERTIES
-from shoal.mqtt.content import TOPIC_ATTRIBUTE, Json, attributes_of, work_on
+from shoal.mqtt.content import TOPIC_ATTRIBUTE, Json, attributes_of, is_short, work_on
 from shoal.mqtt.door.network import Door
 from shoal.mqtt.messages import Message
 from shoal.mqtt.sessions.session import ClientSubscription, Session
@@ -232,7 +231,7 @@ class Subscriptions:
 
     def work_of_content(self, message: Message, filters: int) -> int:
         """How much more a publication is than its topic says, where so many are asked at most."""
-        if filters < _TESTS_PER_WORK and _is_short(message):
+        if filters < _TESTS_PER_WORK and is_short(message, _SHORT):
             return 0
         attributes = attributes_of(message, self._json)
         return self._work_of_content(message.topic, attributes, filters)
@@ -343,13 +342,6 @@ class Subscriptions:
 def alone(work: int) -> int:
     """How much work a publication is that goes to each by itself, where `work` is as `work_of`."""
     return 1 + _ALONE * (work - 1)
-
-
-def _is_short(message: Message) -> bool:
-    """Whether it is known at a glance that filters see no long text of a message."""
-    if message.written is None and message.properties is not NO_PROPERTIES:
-        return False
-    return len(message.topic) + len(message.written or message.payload) < _SHORT
 
 
 def _chosen(found: Iterable[ClientSubscription | Group]) -> Iterator[ClientSubscription]:
