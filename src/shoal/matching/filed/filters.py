@@ -236,9 +236,7 @@ class FiledFilters:
         """
         tests = looks = found = 0
         for bucket in self._buckets_for(attributes):
-            tests += len(bucket.others)
-            for rising, ladders in bucket.tested.items():
-                tests += _passed(ladders, rising, attributes)
+            tests += _tested_in(bucket, attributes)
             found += len(bucket.always)
             found += _passed(bucket.rising, True, attributes)
             found += _passed(bucket.falling, False, attributes)
@@ -287,10 +285,7 @@ class FiledFilters:
         """The ids of the conjunctions that match, or the first of them that are enough."""
         get = attributes.get
         found: list[Hashable] = []
-        tables = self._tables
-        for _, first, values_of, table in (
-            tables.values() if len(tables) <= FEW else self.tables_for(attributes)
-        ):
+        for _, first, values_of, table in self.tables_for(attributes):
             values: Values = ()
             if first is not None:
                 # Most tables ask for something that most publications do not have.
@@ -309,10 +304,7 @@ class FiledFilters:
                 found += bucket.always
                 if is_enough is not None and is_enough(found):
                     return found
-            rising = bucket.rising
-            for name, by_type in (
-                rising.items() if len(rising) <= FEW else present(rising, attributes)
-            ):
+            for name, by_type in present(bucket.rising, attributes) if bucket.rising else ():
                 value = get(name)
                 ladder = by_type.get(type(value))
                 if ladder is not None:
@@ -321,10 +313,7 @@ class FiledFilters:
                         found += ladder[1][:cut]
                         if is_enough is not None and is_enough(found):
                             return found
-            falling = bucket.falling
-            for name, by_type in (
-                falling.items() if len(falling) <= FEW else present(falling, attributes)
-            ):
+            for name, by_type in present(bucket.falling, attributes) if bucket.falling else ():
                 value = get(name)
                 ladder = by_type.get(type(value))
                 if ladder is not None:
@@ -336,14 +325,14 @@ class FiledFilters:
                     found += bitmaps.search(attributes)
                     if is_enough is not None and is_enough(found):
                         return found
-            for is_rising, ladders in bucket.tested.items() if bucket.tests else ():
+            for rising, ladders in bucket.tested.items() if bucket.tests else ():
                 for name, by_type in present(ladders, attributes):
                     value = get(name)
                     ladder = by_type.get(type(value))
                     if ladder is not None:
                         thresholds, ids, tests = ladder
                         cut = bisect_right(thresholds, value)
-                        for at in range(cut) if is_rising else range(cut, len(ids)):
+                        for at in range(cut) if rising else range(cut, len(ids)):
                             if tests[at](attributes):
                                 found.append(ids[at])
                                 if is_enough is not None and is_enough(found):
@@ -387,9 +376,15 @@ def longest_text(attributes: Attributes) -> int:
 
 def _tests_in(bucket: Bucket, attributes: Attributes) -> int:
     """What a search of a bucket counts as, in tests."""
-    tests = len(bucket.others)
+    tests = _tested_in(bucket, attributes)
     for _, ranged in present(bucket.ranged, attributes):
         tests += sum(bitmaps.tests for bitmaps in ranged)
+    return tests
+
+
+def _tested_in(bucket: Bucket, attributes: Attributes) -> int:
+    """How many of its conjunctions are tested one by one, but for those of ranges."""
+    tests = len(bucket.others)
     for rising, ladders in bucket.tested.items():
         tests += _passed(ladders, rising, attributes)
     return tests

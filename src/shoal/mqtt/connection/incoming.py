@@ -172,7 +172,8 @@ class Incoming:
             elif not self._house.publish(message, now_us) and qos == 1:
                 code = ReasonCode.NO_MATCHING_SUBSCRIBERS
             if known is None and not self._spreading.is_on:
-                found = self._house.subscribing.work_of(topic)
+                known = self._known.get(topic)
+                found = self._house.subscribing.work_of(topic) if known is None else known.work
                 if found != _LITTLE:
                     work = self._work(packet, message, *found)
         else:

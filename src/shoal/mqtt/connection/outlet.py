@@ -219,24 +219,18 @@ class Outlet:
         """Send above QoS 0; False if it is too large for the client, and so counts as done."""
         message, qos = outgoing.message, outgoing.qos
         if self._alias_maximum:
-            halves = self._with_alias(message, qos, outgoing.retain, outgoing.identifiers, now_us)
+            before, after = self._with_alias(
+                message, qos, outgoing.retain, outgoing.identifiers, now_us
+            )
         else:
-            halves = message.halves(
+            before, after = message.halves(
                 self.version, qos, outgoing.retain, outgoing.identifiers, now_us
             )
-        before, after = halves
         if len(before) + len(after) + 2 > self._maximum_packet_size:
             return False
         if duplicate:
             before = with_duplicate_flag(before)
-        data = before + outgoing.packet_id.to_bytes(2, "big") + after
-        if not self._is_touched:  # as `send`
-            self._is_touched = True
-            self._touched.append(self.connection)
-        self.chunks.append(data)
-        self._gathered_bytes += len(data)
-        if self._gathered_bytes > MAX_GATHERED_BYTES:
-            self.writable = False
+        self.send(before + outgoing.packet_id.to_bytes(2, "big") + after)
         return True
 
     def send_release(self, packet_id: int, reason_code: ReasonCode) -> None:

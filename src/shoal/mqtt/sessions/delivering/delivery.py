@@ -336,9 +336,8 @@ class Delivery(Counted):
         self._is_done(self._inflight.pop(packet_id))
         if self._resend:
             self._resend.pop(packet_id, None)
-        elif not (self._waiting or self._feeds):
-            return
-        self.pump(now_us)
+        if self._resend or self._waiting or self._feeds:
+            self.pump(now_us)
 
     # --- what is sent and kept ----------------------------------------------------------------
 
