@@ -38,6 +38,7 @@ from tests.chaos.history import (
     Refused,
     Sent,
     Silent,
+    Started,
     Taken,
 )
 from tests.chaos.schedule import Plan, SubscriberPlan
@@ -198,6 +199,8 @@ def _disordered(plan: Plan, history: Sequence[Event]) -> list[Violation]:
     published, excuses = _publications(history), Excuses(plan, history)
     again_s: dict[Key, list[float]] = defaultdict(list)
     repeated: set[Key] = set()
+    # Which broker has still to answer.
+    owing: dict[Key, str] = {}
     # Since when a client's subscriptions are granted.
     granted_s: dict[str, float] = {}
     seen: dict[tuple[str, str], set[int]] = defaultdict(set)
@@ -205,17 +208,23 @@ def _disordered(plan: Plan, history: Sequence[Event]) -> list[Violation]:
     late: dict[tuple[str, str], list[tuple[int, int, float]]] = defaultdict(list)
     for event in history:
         match event:
-            # What is sent before a subscription is granted may come with gaps, which a publisher's
-            # repeats fill.
+            # What is sent before a subscription is granted may come with gaps.  Repeats fill them:
+            # the publisher's, or of its broker that starts again with what it has not answered.
             case Entered(client=client, present=False) | Granted(client=client):
                 is_granted = isinstance(event, Granted)
                 granted_s[client] = event.at_s if is_granted else float("inf")
                 for pair in [pair for pair in newest if pair[0] == client]:
                     del newest[pair]
-            case Sent(client=client, number=number, again=True):
-                repeated.add((client, number))
-                if event.qos == 1 and event.broker != published[client, number].sent.broker:
-                    again_s[client, number].append(event.at_s)
+            case Sent(client=client, number=number):
+                owing[client, number] = event.broker
+                if event.again:
+                    repeated.add((client, number))
+                    if event.qos == 1 and event.broker != published[client, number].sent.broker:
+                        again_s[client, number].append(event.at_s)
+            case Done(client=client, number=number):
+                owing.pop((client, number), None)
+            case Started(broker=broker):
+                repeated.update(key for key, owes in owing.items() if owes == broker)
             case Got(client=client, publisher=publisher, number=number) if client not in grouped:
                 pair = client, publisher
                 if number in seen[pair]:

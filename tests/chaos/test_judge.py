@@ -27,6 +27,7 @@ from tests.chaos.history import (
     Resumed,
     Sent,
     Silent,
+    Started,
     Taken,
     read_history,
     write_history,
@@ -248,6 +249,25 @@ def test_before_a_subscription_is_granted_repeats_fill_gaps() -> None:
     assert kinds([*both, *others, left, *anew, again, soon, *late]) == []
     sooner = msgspec.structs.replace(granted, at_s=3.1)
     assert kinds([left, *anew, sooner, *both, *others, again, *late]) == [("disordered", "F1")]
+
+
+def test_so_does_a_broker_that_starts_again_with_what_it_owes() -> None:
+    """Chaos, octopia, seed 61200: it was sooner than the publisher."""
+    both = [sent(3.2, "P2", 1), *published(3.3, "P2", 2)]
+    answered = [Done(at_s=4.1, client="P2", number=1)]
+    others = [got(4, name, "P2", n) for name in ("S1", "G1") for n in (1, 2)]
+    late = [got(3.5, "F1", "P2", 2), got(3.6, "F1", "P2", 1)]
+    left, anew = Left(at_s=2.9, client="F1", broker="B1", why="-"), entered(3, "F1", "B1")
+    seen = [left, *anew, *both, *others, *late]
+    granted, started = Granted(at_s=3.7, client="F1"), Started(at_s=3.55, broker="B1")
+    assert kinds([*seen, *answered, granted, started]) == []
+    assert kinds([*seen, *answered, granted]) == [("disordered", "F1")]
+    elsewhere = msgspec.structs.replace(started, broker="B2")
+    assert kinds([*seen, *answered, granted, elsewhere]) == [("disordered", "F1")]
+    before = [msgspec.structs.replace(each, at_s=3.4) for each in answered]
+    assert kinds([*seen, *before, granted, started]) == [("disordered", "F1")]
+    sooner = msgspec.structs.replace(granted, at_s=3.1)
+    assert kinds([*seen, *answered, sooner, started]) == [("disordered", "F1")]
 
 
 def test_what_is_sent_again_at_another_broker_is_published_there() -> None:
