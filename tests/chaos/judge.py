@@ -199,8 +199,6 @@ def _disordered(plan: Plan, history: Sequence[Event]) -> list[Violation]:
     published, excuses = _publications(history), Excuses(plan, history)
     again_s: dict[Key, list[float]] = defaultdict(list)
     repeated: set[Key] = set()
-    # Which broker has still to answer.
-    owing: dict[Key, str] = {}
     # Since when a client's subscriptions are granted.
     granted_s: dict[str, float] = {}
     seen: dict[tuple[str, str], set[int]] = defaultdict(set)
@@ -215,16 +213,18 @@ def _disordered(plan: Plan, history: Sequence[Event]) -> list[Violation]:
                 granted_s[client] = event.at_s if is_granted else float("inf")
                 for pair in [pair for pair in newest if pair[0] == client]:
                     del newest[pair]
-            case Sent(client=client, number=number):
-                owing[client, number] = event.broker
-                if event.again:
-                    repeated.add((client, number))
-                    if event.qos == 1 and event.broker != published[client, number].sent.broker:
-                        again_s[client, number].append(event.at_s)
-            case Done(client=client, number=number):
-                owing.pop((client, number), None)
-            case Started(broker=broker):
-                repeated.update(key for key, owes in owing.items() if owes == broker)
+            case Sent(client=client, number=number, again=True):
+                repeated.add((client, number))
+                if event.qos == 1 and event.broker != published[client, number].sent.broker:
+                    again_s[client, number].append(event.at_s)
+            case Started(broker=broker, at_s=at_s):
+                repeated.update(
+                    key
+                    for key, (sent, taken_s) in published.items()
+                    if sent.broker == broker
+                    and sent.at_s < at_s
+                    and (taken_s is None or taken_s > at_s)
+                )
             case Got(client=client, publisher=publisher, number=number) if client not in grouped:
                 pair = client, publisher
                 if number in seen[pair]:

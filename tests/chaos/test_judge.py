@@ -254,7 +254,7 @@ def test_before_a_subscription_is_granted_repeats_fill_gaps() -> None:
 def test_so_does_a_broker_that_starts_again_with_what_it_owes() -> None:
     """Chaos, octopia, seed 61200: it was sooner than the publisher."""
     both = [sent(3.2, "P2", 1), *published(3.3, "P2", 2)]
-    answered = [Done(at_s=4.1, client="P2", number=1)]
+    answered = published(4, "P2", 1)[1:]
     others = [got(4, name, "P2", n) for name in ("S1", "G1") for n in (1, 2)]
     late = [got(3.5, "F1", "P2", 2), got(3.6, "F1", "P2", 1)]
     left, anew = Left(at_s=2.9, client="F1", broker="B1", why="-"), entered(3, "F1", "B1")

@@ -152,15 +152,17 @@ def triples(*columns: Iterable[Any]) -> Iterable[Triple]:
     return zip(*columns, strict=True)  # type: ignore[arg-type]
 
 
+COLUMNS = "publisher string, sequence bigint, time_us bigint, attributes struct<x: bigint>"
+
+
 @pytest.fixture(scope="module")
 def guests(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Path:
     """A workload of 100 publications within 10 s, and subscriptions that come and go."""
     folder = tmp_path_factory.mktemp("guests")
     rows = [("p", n, n * 100_000, {"x": n}) for n in range(100)]
     rows += [("q", n, n * 100_000, {"x": -n}) for n in range(100)]
-    columns = "publisher string, sequence bigint, time_us bigint, attributes struct<x: bigint>"
     publications = folder / "publications.parquet"
-    spark.createDataFrame(rows, columns).write.parquet(str(publications))
+    spark.createDataFrame(rows, COLUMNS).write.parquet(str(publications))
     subscriptions = folder / "own.csv"
     subscriptions.write_text(
         "id,filter,broker,from,to\n"
@@ -184,8 +186,7 @@ def guests(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Pat
 def one(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Path:
     """A table of one publication."""
     path = tmp_path_factory.mktemp("one") / "publications.parquet"
-    columns = "publisher string, sequence bigint, time_us bigint, attributes struct<x: bigint>"
-    spark.createDataFrame([("p", 0, 0, {"x": 1})], columns).write.parquet(str(path))
+    spark.createDataFrame([("p", 0, 0, {"x": 1})], COLUMNS).write.parquet(str(path))
     return path
 
 
