@@ -16,7 +16,7 @@ import pytest
 
 from shoal.frames import match_frame
 from shoal.language import parse
-from shoal.matching import MatchIndex, explain, matches
+from shoal.matching import MatchIndex, TopicIndex, explain, matches
 from shoal.matching.index import BATCH_MINIMUM, TESTS_MAXIMUM
 
 Ask = Callable[[MatchIndex, Any], bool]
@@ -119,6 +119,22 @@ def test_what_does_not_is_refused_and_named(text: str, value: object) -> None:
         matches(parse(text), {"a": value})  # type: ignore[dict-item]
     with pytest.raises(TypeError, match="'a'"):
         explain(parse(text), {"a": value})  # type: ignore[dict-item]
+
+
+def test_subscriptions_to_topics_ask_alike() -> None:
+    index = TopicIndex()
+    index.add("all", "t")
+    index.add("three", "t", parse("a = 3"))
+    index.add("member", "$share/group/t", parse("a = 3"))
+    assert set(index.match("t", {"a": np.int64(3)})) == {"all", "three", "member"}
+    some = [{"a": np.float32(3.0)}, {"a": 4}]
+    assert [set(found) for found in index.match_each("t", some)] == [
+        {"all", "three", "member"},
+        {"all"},
+    ]
+    for ask in (index.match, lambda topic, each: index.match_each(topic, [each])):
+        with pytest.raises(TypeError, match="bytes is not a value"):
+            ask("t", {"a": b"3"})
 
 
 def test_rows_loaded_from_arrays_look_at_types_too() -> None:

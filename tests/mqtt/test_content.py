@@ -114,6 +114,13 @@ def test_a_text_that_is_too_long_is_no_attribute() -> None:
     assert found == {"a": longest, "d": 1, "e": longest}
 
 
+def test_of_very_many_fields_the_first_are_looked_at() -> None:
+    """95,000 in a message of 880 KB took 30 ms beside what it takes to read them."""
+    fields: dict[str, object] = {f"f{number}": None for number in range(content.MAX_FIELDS - 1)}
+    payload = msgspec.json.encode({**fields, "a": 1, "b": 2})
+    assert attributes(payload, "application/json", c="x") == {"a": 1, "c": "x"}
+
+
 def test_who_does_not_ask_for_a_text_that_is_too_long_gets_it_all_the_same() -> None:
     house = House()
     got = []

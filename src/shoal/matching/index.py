@@ -125,30 +125,38 @@ class MatchIndex(FiledFilters):
 
     def match(self, attributes: Attributes) -> list[Any]:
         """The ids of the filters that match a publication with these attributes, each once."""
-        attributes = checked(attributes)
+        return self.match_checked(checked(attributes))
+
+    def match_checked(self, attributes: Attributes) -> list[Any]:
+        """As `match`; nobody looks whether the values are of our own types."""
         if (
             self._work > TESTS_MAXIMUM
             and self._may_compile
             and self._tests_for(attributes) > TESTS_MAXIMUM
         ):
             return self._match_compiled([attributes])[0]
-        found = self._match(attributes)
+        found = super().match_checked(attributes)
         if self._compiled is not None:
             found += self._compiled.match_loaded(attributes)
         return found
 
     def match_each(self, publications: Sequence[Attributes]) -> list[list[Any]]:
         """As `match`, for each of many, in whichever way is faster."""
+        return self.match_each_checked([checked(attributes) for attributes in publications])
+
+    def match_each_checked(self, publications: Sequence[Attributes]) -> list[list[Any]]:
+        """As `match_each`; nobody looks whether the values are of our own types."""
         count = len(publications)
         if self._work * count > TESTS_MAXIMUM and count > 1 and self._may_compile:
             # A few say what to expect of all.
             some = {0, count // 2, count - 1}
-            tests = sum(self._tests_for(checked(publications[at])) for at in sorted(some))
+            tests = sum(self._tests_for(publications[at]) for at in sorted(some))
             if tests * count > TESTS_MAXIMUM * len(some):
                 return self._match_compiled(publications)
         if self._compiled is None and self._work <= TESTS_MAXIMUM:
-            return [self._match(checked(attributes)) for attributes in publications]
-        return [self.match(attributes) for attributes in publications]
+            match = super().match_checked
+            return [match(attributes) for attributes in publications]
+        return [self.match_checked(attributes) for attributes in publications]
 
     @property
     def _may_compile(self) -> bool:

@@ -133,7 +133,7 @@ class Outcomes(Generic[Outcome]):
     def of_each(self, publications: Sequence[Attributes]) -> list[Outcome]:
         """As `of`, for each of many, in whichever way is faster."""
         if self._index.is_searched:
-            return [self._of_ids(ids) for ids in self._index.match_each(publications)]
+            return [self._of_ids(ids) for ids in self._index.match_each_checked(publications)]
         return [self.of(attributes) for attributes in publications]
 
     def work_of(self, attributes: Attributes) -> int:
@@ -165,11 +165,11 @@ class Outcomes(Generic[Outcome]):
 
     def _found(self, attributes: Attributes) -> Outcome:
         """What comes of a publication whose way was not taken yet."""
-        return self._made(self._index.match(attributes))
+        return self._made(self._index.match_checked(attributes))
 
     def _searched(self, attributes: Attributes) -> Outcome:
         """What comes of one that filters are tested for, which no way says."""
-        return self._of_ids(self._index.match(attributes))
+        return self._of_ids(self._index.match_checked(attributes))
 
     def _of_ids(self, ids: list[Any]) -> Outcome:
         key = tuple(ids)

@@ -5,8 +5,8 @@ JSON (see `Json`), and those of its topic: `` `$topic` `` whole, `` `$topic.0` `
 so on level by level, `` `$levels` `` how many there are; `` `$retain` `` is TRUE if it is to be
 retained.  A user property has no type, so its value is
 read as `read_plain_value` reads it; it takes the place of a field of the same name.  Fields that
-are null, lists or objects, texts of more than MAX_TEXT characters, and names that begin with `$`,
-are no attributes.
+are null, lists or objects, those behind the first MAX_FIELDS, texts of more than MAX_TEXT
+characters, and names that begin with `$`, are no attributes.
 
 >>> from shoal.mqtt.limits import DEFAULT_LIMITS
 >>> from shoal.mqtt.messages import Message
@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from functools import lru_cache
+from itertools import islice
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -49,8 +50,7 @@ from shoal.model import (
 )
 from shoal.model.entities import MAX_ATTRIBUTES
 from shoal.mqtt.codec.fields import REMEMBERED_TOPIC_BYTES
-from shoal.mqtt.codec.packets import Publish
-from shoal.mqtt.codec.properties import NO_PROPERTIES, UserProperties
+from shoal.mqtt.codec.properties import UserProperties
 from shoal.mqtt.limits import Limits
 from shoal.mqtt.messages import Message
 
@@ -61,6 +61,8 @@ RETAIN_ATTRIBUTE = "$retain"
 MAX_LEVEL_ATTRIBUTES = 8
 # Characters of a text that filters see: each LIKE goes through it, and there may be thousands.
 MAX_TEXT = 16_384
+# Fields of a JSON object that are looked at; a broker that looks at 100,000 does nothing else.
+MAX_FIELDS = 10_000
 # The user property of a SUBSCRIBE that holds a filter in SQL; several must all be TRUE.
 WHERE = "$where"
 # The user property of a CONNECT that names what a client will publish; several are an OR.
@@ -82,6 +84,8 @@ _WILDCARDS = frozenset("+#")
 # Which payloads are JSON: those whose content type says so (`declared`), also those without content
 # type that begin as an object (`auto`: 3.1.1 has no content types), or none.
 Json = Literal["auto", "declared", "never"]
+# What may be the first byte of an object.
+_MAY_BEGIN = frozenset((b"{", b" ", b"\t", b"\n", b"\r"))
 # White space in front of an object that is looked through.
 _WHITE_SPACE = 64
 # What a filter may have, so that there is room for the tests of its topic (see `network`).
@@ -119,19 +123,6 @@ def attributes_of(message: Message, json: Json = "auto") -> Attributes:
     return attributes
 
 
-def is_short(said: Publish | Message, characters: int) -> bool:
-    """Whether it is known at a glance that filters see no text of so many characters.
-
-    It is not where the topic is an alias's, and where it is not kept how properties were written.
-    """
-    written = said.written
-    if written is None:
-        if said.properties is not NO_PROPERTIES:
-            return False
-        written = said.payload
-    return 0 < len(said.topic) < characters - len(written)
-
-
 def level_attribute(number: int) -> str:
     """The name of one level of a topic."""
     return f"{TOPIC_ATTRIBUTE}.{number}"
@@ -144,13 +135,13 @@ def read_attributes(message: Message, json: Json) -> Attributes:
     attributes = _short_topic_attributes(topic).copy() if short else _topic_attributes(topic)
     if message.retain:
         attributes[RETAIN_ATTRIBUTE] = True
-    properties = message.properties
-    if json != "never" and _is_json(message, json):
-        _add_fields(message.payload, attributes)
-    for name, text in properties.user_properties:
+    payload = message.payload
+    if payload[:1] in _MAY_BEGIN and json != "never" and _is_json(message, json):
+        _add_fields(payload, attributes)
+    for name, text in message.properties.user_properties:
         if name and name[0] != _RESERVED:
             value = read_plain_value(text)
-            if type(value) is str and len(value) > MAX_TEXT:
+            if len(text) > MAX_TEXT and type(value) is str:
                 attributes.pop(name, None)  # it takes the place of a field all the same
             else:
                 attributes[name] = value
@@ -187,7 +178,7 @@ def _add_fields(payload: bytes, attributes: dict[str, Value]) -> None:
         return
     if type(fields) is not dict:
         return
-    for name, value in fields.items():
+    for name, value in islice(fields.items(), MAX_FIELDS):
         kind = type(value)
         if not name or name[0] == _RESERVED:
             continue

@@ -371,6 +371,8 @@ def test_the_bytes_that_a_publication_came_in_are_written_again(packet: Publish)
     before, after = encode_publish_halves(
         read.topic, b"", MQTT_5, read.qos, read.retain, read.duplicate, written=read.written
     )
+    texts = (packet.topic, *sum(packet.properties.user_properties, ()))
+    assert max(len(packet.payload), *map(len, texts)) < read.size < len(data)
     if read.written is not None:
         assert before + read.packet_id.to_bytes(2, "big") * (read.qos > 0) + after == data
 

@@ -167,7 +167,12 @@ class FiledFilters:
 
         TypeError, here as in all questions, names a value that is none of ours (see `given`).
         """
-        return self._match(checked(attributes))
+        return self.match_checked(checked(attributes))
+
+    def match_checked(self, attributes: Attributes) -> list[Any]:
+        """As `match`; nobody looks whether the values are of our own types."""
+        found = self._walk(attributes, None)
+        return list(dict.fromkeys(found)) if self._several and len(found) > 1 else found
 
     def matches_any(self, attributes: Attributes) -> bool:
         """Whether any filter matches; the first found ends the search."""
@@ -218,10 +223,6 @@ class FiledFilters:
 
         are_known(self._walk(checked(attributes), are_known))
         return list(known)
-
-    def _match(self, attributes: Attributes) -> list[Any]:
-        found = self._walk(attributes, None)
-        return list(dict.fromkeys(found)) if self._several and len(found) > 1 else found
 
     def work_of(self, attributes: Attributes) -> int:
         """How many tests and ids it takes to match these attributes, at most (see `weigh`)."""

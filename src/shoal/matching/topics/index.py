@@ -28,6 +28,7 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from shoal.matching.filed.largest import Largest
+from shoal.matching.given import checked
 from shoal.matching.index import MatchIndex
 from shoal.matching.topics.filters import TopicFilter, read_topic_filter
 from shoal.matching.topics.memory import TopicMemory
@@ -192,22 +193,27 @@ class TopicIndex:
 
         Chooses, and thereby moves on, one member of each shared group that has one to match.
         """
+        attributes = checked(attributes)
         found: list[Any] = []
         for leaf in self._leaves(topic):
             found += leaf.plain
             if leaf.content is not None:
-                found += leaf.content.match(attributes)
+                found += leaf.content.match_checked(attributes)
             for group in leaf.groups.values():
                 found += group.choose(attributes)
         return found
 
     def match_each(self, topic: str, publications: Sequence[Attributes]) -> list[list[Any]]:
         """As `match`, for each of several publications to one topic, in their order."""
+        return self.match_each_checked(topic, [checked(each) for each in publications])
+
+    def match_each_checked(self, topic: str, publications: Sequence[Attributes]) -> list[list[Any]]:
+        """As `match_each`; nobody looks whether the values are of our own types."""
         leaves = self._leaves(topic)
         if len(leaves) == 1 and leaves[0].content is not None:
             only = leaves[0]
             if not only.plain and not only.groups:
-                return leaves[0].content.match_each(publications)
+                return leaves[0].content.match_each_checked(publications)
         answers: list[list[Any]] = [[] for _ in publications]
         deque(self.matching(topic, publications, answers), maxlen=0)
         return answers
@@ -215,7 +221,7 @@ class TopicIndex:
     def matching(
         self, topic: str, publications: Sequence[Attributes], answers: list[list[Any]]
     ) -> Iterator[int]:
-        """`match_each` bit by bit, to the end of these answers; yields how many places it took.
+        """`match_each_checked` bit by bit, to the end of these; yields how many places it took.
 
         Until it ends the index must not change.
         """
@@ -224,7 +230,7 @@ class TopicIndex:
             places += 1
             found: Sequence[list[Any]] = ()
             if leaf.content is not None:
-                found = leaf.content.match_each(publications)
+                found = leaf.content.match_each_checked(publications)
                 places += CONTENT_PLACES
             for number, answer in enumerate(answers):
                 answer += leaf.plain
@@ -433,7 +439,7 @@ class _Group:
     def choose(self, attributes: Attributes) -> list[Hashable]:
         """The member whose turn it is among those that match, who then goes to the end."""
         waiting = self.waiting
-        matching = [] if self.content is None else self.content.match(attributes)
+        matching = [] if self.content is None else self.content.match_checked(attributes)
         first = min(matching, key=waiting.__getitem__) if matching else None
         if self.plain:
             plain = next(iter(self.plain))

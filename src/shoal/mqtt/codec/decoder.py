@@ -251,7 +251,7 @@ def _check_shortest(last: int) -> None:
 
 
 def _read_publish(flags: int, data: bytes, position: int, stop: int, version: int) -> Publish:
-    start = position + 2
+    size, start = stop - position, position + 2
     if start > stop:
         raise malformed("PUBLISH ends within its topic")
     position = start + (data[position] << 8 | data[position + 1])
@@ -283,7 +283,7 @@ def _read_publish(flags: int, data: bytes, position: int, stop: int, version: in
     if not topic and properties.topic_alias is None:
         raise protocol_error("PUBLISH with neither topic nor topic alias")
     payload = data[position:stop]
-    return Publish(topic, payload, qos, retain, duplicate, packet_id, properties, written)
+    return Publish(topic, payload, qos, retain, duplicate, packet_id, properties, written, size)
 
 
 def _read_topic(data: bytes) -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import msgspec
 
+from shoal.mqtt.codec.fields import MAX_VARIABLE
 from shoal.mqtt.codec.packet_types import MQTT_5
 from shoal.mqtt.codec.properties import NO_PROPERTIES, Properties
 from shoal.mqtt.codec.reason_codes import ReasonCode
@@ -66,7 +67,8 @@ class Connack(Packet, frozen=True, gc=False):
 class Publish(Packet, frozen=True, gc=False):
     """`written` are properties and payload as MQTT 5 writes them, where they came in these bytes.
 
-    What goes on as it came need not be written anew; a packet's value does not depend on it.
+    What goes on as it came need not be written anew.  `size` are the bytes behind the fixed header
+    where it was read, so that no text in it is longer.  A packet's value depends on neither.
     """
 
     topic: str
@@ -77,6 +79,7 @@ class Publish(Packet, frozen=True, gc=False):
     packet_id: int = 0
     properties: Properties = NO_PROPERTIES
     written: bytes | None = None
+    size: int = MAX_VARIABLE
 
     def __eq__(self, other: object) -> bool:
         return type(other) is Publish and self._value == other._value

@@ -38,7 +38,7 @@ from shoal.mqtt.content import MAX_TEXT
 from shoal.mqtt.door.owed import Owed
 from shoal.mqtt.messages import Message, message_of_publish
 from shoal.mqtt.sessions.session import Session
-from shoal.mqtt.sessions.subscribed.subscriptions import alone
+from shoal.mqtt.sessions.subscribed.subscriptions import SHORT, TESTS_PER_WORK, alone
 
 # Topics below here are the broker's own.
 BROKER_TOPICS = "$SYS/"
@@ -188,7 +188,8 @@ class Incoming:
         """How much work a publication is, by what is known of its topic."""
         if work > 1 and (packet.qos or packet.retain):
             work = alone(work)
-        if filters:
+        is_little = filters < TESTS_PER_WORK and packet.size < SHORT and packet.topic
+        if filters and not is_little:
             work += self._house.subscribing.work_of_content(message, filters)
         return work
 

@@ -31,7 +31,6 @@ from shoal.mqtt.connection.holding import PASSING
 from shoal.mqtt.connection.house import House
 from shoal.mqtt.connection.incoming import Incoming
 from shoal.mqtt.connection.outlet import Outlet
-from shoal.mqtt.content import is_short
 from shoal.mqtt.sessions.session import ClientSubscription, Session
 from shoal.mqtt.sessions.subscribing import Granting, TakingBack
 
@@ -90,11 +89,8 @@ class Serving:
                     if spreading.is_on:
                         return place
                 # Where there is a network its broker looks through texts; here long ones only.
-                if (
-                    not is_networked
-                    and not is_short(packet, LONG)
-                    and not incoming.is_prepared(packet, now_us)
-                ):
+                is_plain = is_networked or (packet.size < LONG and packet.topic)
+                if not is_plain and not incoming.is_prepared(packet, now_us):
                     return place
                 work += travelling + incoming.on_publish(packet, now_us)
                 if is_networked and self._house.is_sharing:

@@ -17,7 +17,7 @@ from shoal.matching.filed.filters import longest_text
 from shoal.matching.topics.index import MOST_BEGUN
 from shoal.matching.topics.memory import TopicMemory
 from shoal.model import Attributes
-from shoal.mqtt.content import TOPIC_ATTRIBUTE, Json, attributes_of, is_short, work_on
+from shoal.mqtt.content import TOPIC_ATTRIBUTE, Json, attributes_of, work_on
 from shoal.mqtt.door.network import Door
 from shoal.mqtt.messages import Message
 from shoal.mqtt.sessions.session import ClientSubscription, Session
@@ -28,7 +28,7 @@ from shoal.mqtt.sessions.subscribed.receivers import Receivers
 _NO_ATTRIBUTES: Attributes = {}
 # So many filters that match are as much work as one publication (see `TURN` in `serving`), and so
 # many that are tested.
-_FOUND_PER_WORK, _TESTS_PER_WORK = 100, 25
+_FOUND_PER_WORK, TESTS_PER_WORK = 100, 25
 # Of fewer it is not asked which of them it would be: that takes as long as to match.
 _FEW = 100
 # What is above QoS 0 or retained goes to each receiver by itself, so much longer.
@@ -40,7 +40,7 @@ QUICK = 10_000
 # So many topic filters are asked about one message in one go.
 MOST_FILTERS = 2_000
 # So many characters are looked through in the time of one such filter more, where one must.
-_SHORT = 256
+SHORT = 256
 
 
 class Subscriptions:
@@ -231,16 +231,14 @@ class Subscriptions:
 
     def work_of_content(self, message: Message, filters: int) -> int:
         """How much more a publication is than its topic says, where so many are asked at most."""
-        if filters < _TESTS_PER_WORK and is_short(message, _SHORT):
-            return 0
         attributes = attributes_of(message, self._json)
         return self._work_of_content(message.topic, attributes, filters)
 
     def _work_of_content(self, topic: str, attributes: Attributes, filters: int) -> int:
         if filters < _FEW:
-            return filters * (1 + longest_text(attributes) // _SHORT) // _TESTS_PER_WORK
+            return filters * (1 + longest_text(attributes) // SHORT) // TESTS_PER_WORK
         tests, found = self._index.weigh(topic, attributes)
-        return tests // _TESTS_PER_WORK + found // _FOUND_PER_WORK
+        return tests // TESTS_PER_WORK + found // _FOUND_PER_WORK
 
     def prepare(self, attributes: Attributes, work_us: float) -> bool:
         """Look through a publication's texts for so long; whether that is all."""
@@ -273,7 +271,7 @@ class Subscriptions:
         attributes = [
             attributes_of(each, self._json) if asks else _NO_ATTRIBUTES for each in messages
         ]
-        found = self._index.match_each(topic, attributes)
+        found = self._index.match_each_checked(topic, attributes)
         if not self._has_groups:
             return found
         return [list(_chosen(each)) for each in found]
