@@ -252,19 +252,20 @@ class BrokerClients:
         effects: list[ClientEffect] = []
         if self.door is not None:
             effects += map(Ask, self.door.take())
+        statistics = self.statistics
         for connection in self.touched:
-            if connection.outlet.has_more:
+            outlet = connection.outlet
+            if outlet.has_more:
                 # Once this is written and unless the driver pauses: at once.
                 self._timers.set((MORE_TIMER, connection), 0)
-            self.statistics.packets_sent += len(connection.outlet.chunks)
-            data = connection.outlet.take()
+            statistics.packets_sent += len(outlet.chunks)
+            data = outlet.take()
             if data:
-                self.statistics.bytes_sent += len(data)
+                statistics.bytes_sent += len(data)
                 effects.append(Write(connection, data))
-            if connection.is_redirected:
-                effects.append(HalfClose(connection))
-            elif connection.is_closed:
-                effects.append(Close(connection))
+            if connection.is_closed:
+                end = HalfClose if connection.is_redirected else Close
+                effects.append(end(connection))
         self.touched.clear()
         return effects
 

@@ -202,13 +202,12 @@ class Outlet:
         large for the client, or too many for now.
         """
         chunks = [written[number] for number in numbers]
-        sizes = list(map(len, chunks))
-        gathered_bytes = self._gathered_bytes + sum(sizes)
-        if (
-            self._alias_maximum
-            or gathered_bytes > MAX_GATHERED_BYTES
-            or max(sizes) > self._maximum_packet_size
-        ):
+        gathered_bytes = self._gathered_bytes + sum(map(len, chunks))
+        if self._alias_maximum or gathered_bytes > MAX_GATHERED_BYTES:
+            return False
+        # Most clients take any.
+        most = self._maximum_packet_size
+        if most < MAX_GATHERED_BYTES and max(map(len, chunks)) > most:
             return False
         self.touch()
         self.chunks += chunks
