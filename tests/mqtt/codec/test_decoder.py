@@ -27,6 +27,7 @@ from shoal.mqtt.codec.packets import (
     Connack,
     Connect,
     Packet,
+    Pingreq,
     Pingresp,
     Puback,
     Publish,
@@ -361,6 +362,42 @@ def test_other_packets_before_connect() -> None:
         decoder.feed(bytes.fromhex(text))
         assert decoder.failure is not None
         assert decoder.failure.reason_code is PROTOCOL
+
+
+@given(st.lists(publishes(MQTT_5) | st.just(Pingreq()), max_size=20), st.integers(1, 60), st.data())
+def test_what_is_read_at_once_ends_behind_so_many_bytes_payloads_not_counted(
+    packets: list[Packet], most: int, draw: st.DataObject
+) -> None:
+    decoder = Decoder()
+    decoder.feed(encode(Connect("me"), MQTT_5))
+    left, read = b"".join(encode(each, MQTT_5) for each in packets), []
+    unread = b""
+    while left or unread:
+        count = draw.draw(st.integers(not unread, 200))
+        data, left = unread + left[:count], left[count:]
+        before = decoder.unfinished
+        found = decoder.feed(data, most)
+        read += found
+        sizes = [len(encode(each, MQTT_5)) - len(getattr(each, "payload", b"")) for each in found]
+        assert sum(sizes[:-1]) < before + most
+        assert decoder.failure is None
+        unread = data[len(data) - decoder.unread :]
+        if unread:
+            assert sum(sizes) >= most
+    assert read == packets
+
+
+def test_nothing_is_unread_of_what_nobody_waits_for() -> None:
+    decoder = Decoder()
+    decoder.feed(encode(Connect("me"), MQTT_5))
+    assert len(decoder.feed(b"\xc0\0" * 10, 4)) == 2
+    assert decoder.unread == 16
+    decoder.let_go()
+    assert decoder.unread == 0
+    decoder.feed(b"\xc0\0" * 10 + b"\xf0\0", 4)
+    decoder.feed(b"\xf0\0" * 10, 4)
+    assert decoder.failure is not None
+    assert decoder.unread == 0
 
 
 @given(publishes(MQTT_5))

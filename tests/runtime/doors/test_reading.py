@@ -6,9 +6,6 @@ import asyncio
 from itertools import pairwise
 from typing import Any
 
-import pytest
-
-from shoal.runtime.doors.farewell import Lingering
 from shoal.runtime.doors.reading import PIECE_BYTES, ROUND_S, Reading, Rounds
 from shoal.runtime.doors.sockets.mqtt_socket import MqttSocket
 from shoal.runtime.doors.sockets.websocket import WebSocket
@@ -45,10 +42,20 @@ class Work:
         asyncio.get_running_loop().call_soon(self.come_round)
 
 
+class Client:
+    """A connection's."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.unread = 0
+
+
 class Door:
     """Has its connections by number; each that is lost takes a while."""
 
     each_s = 0.001
+    # What it takes of what it is handed at once.
+    most = PIECE_BYTES
 
     def __init__(self, work: Work) -> None:
         self.rounds = Rounds(lambda: work.now_s)
@@ -57,17 +64,18 @@ class Door:
 
     def opened(self, socket: Any, transport: asyncio.Transport, listener: str) -> Any:
         self._opened += 1
-        return self._opened - 1
+        return Client(self._opened - 1)
 
     def received(self, connection: Any, data: bytes) -> None:
-        self._work.take(data)
+        connection.unread = max(0, len(data) - self.most)
+        self._work.take(data[: self.most])
 
     def resumed(self, connection: Any) -> None: ...
 
     def refused(self, transport: asyncio.BaseTransport, listener: str, why: str) -> None: ...
 
     def lost(self, connection: Any) -> None:
-        self._work.taken.append(b"%d" % connection)
+        self._work.taken.append(b"%d" % connection.number)
         self._work.now_s += self.each_s
 
 
@@ -116,6 +124,28 @@ async def test_where_few_wait_each_goes_on_more_than_once_before_the_loop_comes_
     spent_s = [later - before for before, later in pairwise(work.rounds)]
     assert max(spent_s) < ROUND_S / 2 + 2 * PIECE_BYTES / 10_000_000
     assert sum(each > 0 for each in spent_s) <= 7
+
+
+@on_loop
+async def test_what_was_too_much_at_once_comes_again_before_all_else() -> None:
+    work = Work()
+    door = Door(work)
+    socket = MqttSocket(door)
+    socket.connection_made(Transport())
+    asyncio.get_running_loop().call_soon(work.come_round)
+    data = b"".join(bytes([number]) * PIECE_BYTES for number in range(5))
+    socket.data_received(data)
+    socket.data_received(b"more")
+    socket.pause_reading()
+    await asyncio.sleep(0.01)
+    assert work.taken == [data[:PIECE_BYTES]]
+    socket.resume_reading()
+    socket.connection_lost(None)
+    await until(lambda: work.taken[-1] == b"0")
+    assert b"".join(work.taken) == data + b"more0"
+    assert max(map(len, work.taken)) == PIECE_BYTES
+    longest_s = max(later - before for before, later in pairwise(work.rounds))
+    assert longest_s < ROUND_S + 2 * PIECE_BYTES / 1_000_000
 
 
 @on_loop
@@ -171,7 +201,7 @@ async def test_who_waits_and_is_lost_is_taken_no_further() -> None:
     work = Work()
     socket = MqttSocket(Door(work))
     socket.connection_made(Transport())
-    socket.data_received(b"x" * 3 * PIECE_BYTES)
+    socket.data_received(b"x" * 9 * PIECE_BYTES)
     socket.pause_reading()
     socket.connection_lost(None)
     await until(lambda: bool(work.taken))
@@ -179,9 +209,6 @@ async def test_who_waits_and_is_lost_is_taken_no_further() -> None:
     assert work.taken == [b"0"]
 
 
-@pytest.mark.parametrize(
-    ("kind", "most"), [(MqttSocket, PIECE_BYTES), (WebSocket, 8_192)], ids=["tcp", "websocket"]
-)
-def test_a_turn_of_tiny_messages_is_short(kind: type[Lingering], most: int) -> None:
+def test_a_turn_of_tiny_messages_is_short() -> None:
     """5,000 messages of one byte, which 32 KB of a WebSocket may be, took 0.1 s."""
-    assert kind._piece_bytes == most
+    assert WebSocket._piece_bytes == 8_192

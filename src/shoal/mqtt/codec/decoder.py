@@ -78,6 +78,7 @@ class Decoder:
         "_needed",
         "failure",
         "maximum_packet_size",
+        "unread",
         "version",
     )
 
@@ -92,6 +93,7 @@ class Decoder:
         self.maximum_packet_size = maximum_packet_size
         self._maximum_topic_filters = maximum_topic_filters
         self.failure: MqttError | None = None
+        self.unread = 0
         # The beginning of a packet whose end has not come yet, and how long it will be.
         self._begun: bytes | bytearray = b""
         self._needed = 0
@@ -102,29 +104,38 @@ class Decoder:
         return len(self._begun)
 
     def let_go(self) -> None:
-        """Nobody waits for its end any more."""
-        self._begun = b""
+        """Nobody waits for its end any more, nor for what is unread."""
+        self._begun, self.unread = b"", 0
 
-    def feed(self, data: bytes) -> list[Packet]:
-        """The packets that are complete now."""
+    def feed(self, data: bytes, most: int = MAX_PACKET_BYTES) -> list[Packet]:
+        """The packets that are complete now.
+
+        Behind `most` bytes of these no packet is begun, payloads of publications not counted, as
+        they take no time: `unread` of the last are to be fed again.
+        """
         packets: list[Packet] = []
+        self.unread = 0
         if self.failure is not None:
             return packets
         if self._begun:
             self._begun += data
             if len(self._begun) < self._needed:
                 return packets
+            most += len(self._begun) - len(data)
             data, self._begun = bytes(self._begun), b""
         try:
-            self._read_all(data, packets)
+            self._read_all(data, packets, most)
         except MqttError as error:
             self.failure = error
         return packets
 
-    def _read_all(self, data: bytes, packets: list[Packet]) -> None:
+    def _read_all(self, data: bytes, packets: list[Packet], most: int) -> None:
         position, body, end, version = 0, 2, len(data), self.version
         maximum, append = self.maximum_packet_size, packets.append
         while body <= end:
+            if position >= most:
+                self.unread = end - position
+                return
             first, length = data[position], data[position + 1]
             if length > 127:
                 if body < end and 0 < data[body] < 128:  # two bytes, as most that are not one
@@ -146,7 +157,9 @@ class Decoder:
                 self._keep(data[position:], stop - position)
                 return
             if first & 0xF0 == _PUBLISH and version is not None:
-                append(_read_publish(first & 15, data, body, stop, version))
+                packet = _read_publish(first & 15, data, body, stop, version)
+                most += len(packet.payload)
+                append(packet)
             elif (
                 first == _PUBACK
                 and length == 2

@@ -33,6 +33,7 @@ from typing import Any
 
 from shoal.broker.life_cycle import IGNORED, LifeCycle, does
 from shoal.mqtt.access import Admission, Credentials
+from shoal.mqtt.codec.decoder import MAX_PACKET_BYTES
 from shoal.mqtt.codec.errors import MqttError, protocol_error
 from shoal.mqtt.codec.packets import Connect, Disconnect, Packet
 from shoal.mqtt.codec.reason_codes import ELSEWHERE, FIRST_ERROR, ReasonCode
@@ -68,20 +69,26 @@ class Connection(Standing):
 
     # --- the driver's side --------------------------------------------------------------------
 
-    def receive(self, data: bytes, now_us: int) -> list[ClientEffect]:
-        """Bytes came from the client."""
+    def receive(self, data: bytes, now_us: int, most: int = MAX_PACKET_BYTES) -> list[ClientEffect]:
+        """Bytes came from the client; behind so many the rest may be `unread` (see `Decoder`)."""
         if self.state is State.CLOSED:
             return []
         self.last_received_us = now_us
-        packets = self._decoder.feed(data)
+        packets = self._decoder.feed(data, most)
         statistics = self._house.statistics
-        statistics.bytes_received += len(data)
+        size = len(data) - self._decoder.unread
+        statistics.bytes_received += size
         statistics.packets_received += len(packets)
         unfinished = self._decoder.unfinished
         if unfinished or self._waits_for_end is not None:
             self._note_unfinished(unfinished, bool(packets), now_us)
-        self._do(Word.PACKETS, packets, now_us, len(data))
+        self._do(Word.PACKETS, packets, now_us, size)
         return self._house.take_effects()
+
+    @property
+    def unread(self) -> int:
+        """How many of the bytes that it was handed last are to be handed to it again."""
+        return self._decoder.unread
 
     def take_held(self, now_us: int) -> list[ClientEffect]:
         """Take what was held, now that nothing must wait any more."""

@@ -33,7 +33,7 @@ from shoal.runtime.addresses import Address
 from shoal.runtime.doors.asking import Asking, subscribed
 from shoal.runtime.doors.entry.audit import Audit
 from shoal.runtime.doors.publishers import LivePublishers
-from shoal.runtime.doors.reading import Rounds
+from shoal.runtime.doors.reading import PIECE_BYTES, Rounds
 from shoal.runtime.doors.sending_on import SendingOn
 from shoal.runtime.doors.slow_readers import SlowReaders
 from shoal.runtime.doors.sockets.sockets import LateAccess, Socket
@@ -223,8 +223,8 @@ class MqttDoor:
         return connection
 
     def received(self, connection: Connection, data: bytes) -> None:
-        """Bytes of a client."""
-        self.carry_out(connection.receive(data, self.node.clock.now_us()))
+        """Bytes of a client; some of the last may be `unread` where they are more than a piece."""
+        self.carry_out(connection.receive(data, self.node.clock.now_us(), PIECE_BYTES))
         if len(self._delivered) >= MOST_DELIVERED:
             self._hand_on()
         self._waiting.see_to(connection)

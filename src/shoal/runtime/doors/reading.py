@@ -12,7 +12,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import TypeVarTuple
 
-# What is taken at once: of the smallest packets 16,000, which take some 30 ms.
+# What is taken at once: of the smallest packets 16,000, which take some 30 ms.  Payloads of
+# publications need not count, as they take no time.
 PIECE_BYTES = 32_768
 # How long all connections together are read before the loop comes round, about; one piece more.
 ROUND_S = 0.02
@@ -108,6 +109,12 @@ class Reading:
                 self._rounds.spend(self._take, data)
                 return
         self._rest += data
+        self._transport.pause_reading()
+        self._wait()
+
+    def put_back(self, data: bytes) -> None:
+        """So much of what was taken last was too much: it comes again, before all else."""
+        self._rest = data + self._rest
         self._transport.pause_reading()
         self._wait()
 

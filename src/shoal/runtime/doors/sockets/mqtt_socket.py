@@ -12,6 +12,9 @@ from shoal.runtime.doors.sockets.sockets import WRITE_BUFFER_BYTES, House
 class MqttSocket(Lingering):
     """One client over TCP or TLS; `listener` is its kind, as network files say."""
 
+    # What a loop reads at once, so that payloads need not count.
+    _piece_bytes = 262_144
+
     def __init__(self, door: House, listener: str = "mqtt") -> None:
         super().__init__()
         self._door = door
@@ -26,6 +29,8 @@ class MqttSocket(Lingering):
     def _take(self, data: bytes) -> None:
         if not self._is_over:
             self._door.received(self._connection, data)
+            if unread := self._connection.unread:
+                self._reading.put_back(data[-unread:])
 
     def write(self, data: bytes) -> None:
         """Nothing any more, when the last word has been said or the client is gone.
