@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from shoal.mqtt.codec.decoder import FREE_BYTES
 from shoal.mqtt.codec.encoder import encode
 from shoal.mqtt.codec.packets import Connect, Publish, Subscribe, SubscriptionRequest
 from shoal.runtime.doors.reading import PIECE_BYTES
@@ -46,10 +47,13 @@ async def test_what_is_too_much_for_one_turn_waits_for_the_next(
 
 
 @on_loop
-async def test_of_tiny_packets_fewer_are_taken_at_once_than_of_payloads(
+async def test_of_tiny_packets_and_long_payloads_less_is_taken_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A loop reads 256 KB at once: that is 131,072 PINGREQs, and took 0.4 s."""
+    """A loop reads 256 KB at once: that is 131,072 PINGREQs, and took 0.4 s.
+
+    And 26 publications of 10 KB, which 900 readers would be written at once: 234 MB.
+    """
     async with running(network(1), "B1") as (service,):
         door = service.door
         assert door is not None
@@ -71,13 +75,14 @@ async def test_of_tiny_packets_fewer_are_taken_at_once_than_of_payloads(
             found += await reader.read(1_000_000)
         assert max(packets for packets, _ in taken) <= PIECE_BYTES // 2 + 1
         assert sum(packets for packets, _ in taken) == 200_001
-        taken.clear()
-        publication = encode(Publish("a", bytes(10_000)), 5)
-        writer.write(publication * 200 + b"\xc0\0")
-        await reader.readexactly(2)
-        assert max(size for _, size in taken) > PIECE_BYTES
-        assert sum(packets for packets, _ in taken) == 201
-        assert sum(size for _, size in taken) == 200 * len(publication) + 2
+        for length, are_many in ((FREE_BYTES, True), (10_000, False)):
+            taken.clear()
+            publication = encode(Publish("a", bytes(length)), 5)
+            writer.write(publication * 2_000 + b"\xc0\0")
+            await reader.readexactly(2)
+            assert (max(size for _, size in taken) > 2 * PIECE_BYTES) is are_many
+            assert sum(packets for packets, _ in taken) == 2_001
+            assert sum(size for _, size in taken) == 2_000 * len(publication) + 2
         writer.close()
 
 

@@ -45,6 +45,10 @@ from shoal.mqtt.codec.reason_codes import ReasonCode
 # The largest that the remaining length can say, with its four bytes and the first.
 MAX_PACKET_BYTES = MAX_VARIABLE + 5
 
+# So much of a payload takes no time of those who count bytes; more of it does when it is written to
+# hundreds.
+FREE_BYTES = 256
+
 # Of larger publications the bytes that they came in are not kept beside what they say.
 MAX_WRITTEN_BYTES = 4_096
 
@@ -110,8 +114,8 @@ class Decoder:
     def feed(self, data: bytes, most: int = MAX_PACKET_BYTES) -> list[Packet]:
         """The packets that are complete now.
 
-        Behind `most` bytes of these no packet is begun, payloads of publications not counted, as
-        they take no time: `unread` of the last are to be fed again.
+        Behind `most` bytes of these no packet is begun, FREE_BYTES of each payload not counted:
+        `unread` of the last are to be fed again.
         """
         packets: list[Packet] = []
         self.unread = 0
@@ -158,7 +162,7 @@ class Decoder:
                 return
             if first & 0xF0 == _PUBLISH and version is not None:
                 packet = _read_publish(first & 15, data, body, stop, version)
-                most += len(packet.payload)
+                most += min(len(packet.payload), FREE_BYTES)
                 append(packet)
             elif (
                 first == _PUBACK

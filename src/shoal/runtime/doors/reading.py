@@ -12,8 +12,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import TypeVarTuple
 
-# What is taken at once: of the smallest packets 16,000, which take some 30 ms.  Payloads of
-# publications need not count, as they take no time.
+# What is taken at once: of the smallest packets 16,000, which take some 30 ms.  Short payloads need
+# not count, as they take no time.
 PIECE_BYTES = 32_768
 # How long all connections together are read before the loop comes round, about; one piece more.
 ROUND_S = 0.02

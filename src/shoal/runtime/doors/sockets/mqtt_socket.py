@@ -12,7 +12,7 @@ from shoal.runtime.doors.sockets.sockets import WRITE_BUFFER_BYTES, House
 class MqttSocket(Lingering):
     """One client over TCP or TLS; `listener` is its kind, as network files say."""
 
-    # What a loop reads at once, so that payloads need not count.
+    # What a loop reads at once, so that short payloads need not count.
     _piece_bytes = 262_144
 
     def __init__(self, door: House, listener: str = "mqtt") -> None:

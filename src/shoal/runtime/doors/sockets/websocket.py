@@ -56,7 +56,7 @@ class WebSocket(Lingering):
     refused, so that no page can use what a browser's machine may reach.  Others say nothing.
     """
 
-    # Of the smallest messages 1,000, each of which takes as long as some packets.
+    # Of the smallest messages 1,000, each of which takes as long as some packets; never `unread`.
     _piece_bytes = 8_192
 
     def __init__(
