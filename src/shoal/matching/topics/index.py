@@ -210,10 +210,9 @@ class TopicIndex:
     def match_each_checked(self, topic: str, publications: Sequence[Attributes]) -> list[list[Any]]:
         """As `match_each`; nobody looks whether the values are of our own types."""
         leaves = self._leaves(topic)
-        if len(leaves) == 1 and leaves[0].content is not None:
-            only = leaves[0]
-            if not only.plain and not only.groups:
-                return leaves[0].content.match_each_checked(publications)
+        only = leaves[0] if len(leaves) == 1 else None
+        if only is not None and only.content is not None and not (only.plain or only.groups):
+            return only.content.match_each_checked(publications)
         answers: list[list[Any]] = [[] for _ in publications]
         deque(self.matching(topic, publications, answers), maxlen=0)
         return answers
@@ -315,9 +314,6 @@ class TopicIndex:
 
     def _leaves(self, topic: str) -> tuple[_Leaf, ...]:
         """The leaves of all topic filters that match."""
-        return self._found(topic).leaves
-
-    def _found(self, topic: str) -> _Found:
         found = self._cache.get(topic)
         if found is None:
             leaves, places = self._trie.walk(topic)
@@ -326,7 +322,7 @@ class TopicIndex:
                 leaves.insert(0, exact)
             found = _Found(tuple(leaves), places)
             self._cache.keep(topic, found, len(leaves))
-        return found
+        return found.leaves
 
 
 class _Found(NamedTuple):
