@@ -104,6 +104,7 @@ class Brokers:
         has_cables = any(each.kind in ("cut", "hang", "slow cable") for each in plan.actions)
         self._cables = Cables(self._peers()) if has_cables else None
         self._processes: dict[str, Fork] = {}
+        self._killed: dict[str, Fork] = {}
         self._paused: set[str] = set()
         self._stopping: set[str] = set()
         self._starting = {name: asyncio.Lock() for name in plan.brokers}
@@ -146,8 +147,13 @@ class Brokers:
     # --- faults -------------------------------------------------------------------------------
 
     async def start(self, broker: str) -> None:
-        """Unless it runs; one that was asked to stop is waited for."""
+        """Unless it runs; one that was asked to stop, or killed, is waited for.
+
+        Who is killed while it waits for a disk ends when the disk has answered.
+        """
         async with self._starting[broker]:
+            if (killed := self._killed.pop(broker, None)) is not None:
+                await killed.wait()
             if broker in self._stopping:
                 await self._processes[broker].wait()
                 await asyncio.sleep(0)
@@ -165,7 +171,7 @@ class Brokers:
         if process is None:
             return
         if how == signal.SIGKILL:
-            del self._processes[broker]
+            self._killed[broker] = self._processes.pop(broker)
             self._stopping.discard(broker)
         else:
             self._stopping.add(broker)

@@ -164,6 +164,8 @@ class Run:
             case "kill":
                 self._processes.end(whom)
                 self._later(action.value, whom)
+            case "end":
+                self._processes.end(whom)
             case "stop":
                 self._processes.end(whom, signal.SIGTERM)
             case "start":

@@ -35,9 +35,10 @@ LONGEST_START_S = LONGEST_AWAY_S + 10.0
 KNOWN_AGAIN_S = 3.0
 
 
-# What can be done; see `Run.play`.
+# What can be done; see `Run.play`.  Who is killed starts again by itself after so many seconds, who
+# is ended or stopped does not.
 KINDS = (
-    "kill", "stop", "start", "pause", "resume", "slow disk", "full disk", "good disk", "hog",
+    "kill", "end", "stop", "start", "pause", "resume", "slow disk", "full disk", "good disk", "hog",
     "move", "jump", "look in", "leave", "stall",
     *FURTHER_KINDS,
 )  # fmt: skip
@@ -272,7 +273,7 @@ class _Maker:
 
     def cold_start(self, at_s: float) -> None:
         """All end, some by a signal that lets them drain; they start one after the other."""
-        how = self._random.choice(("kill", "kill", "stop"))
+        how = self._random.choice(("end", "end", "stop"))
         for broker in self.brokers:
             self.do(at_s, how, broker)
         at_s += self._random.uniform(0.5, 6.0)
@@ -345,7 +346,7 @@ class _Maker:
         kills = [
             (self._place(action.whom), action.at_s)
             for action in self.actions
-            if action.kind in ("kill", "stop")
+            if action.kind in ("kill", "end", "stop")
         ]
         spoilt = {
             (broker, round(from_s, 3))

@@ -29,7 +29,7 @@ def starting_plan(system: str, number: int, times: int = 2) -> Plan:
     orders = list(permutations(plan.brokers))
     at_s, actions = 0.5, []
     for order in (orders[number], random.choice(orders))[:times]:
-        how = random.choice(("kill", "kill", "stop"))
+        how = random.choice(("end", "end", "stop"))
         actions += [Action(at_s, how, broker) for broker in order]
         for broker in order:
             at_s = round(at_s + random.choice((0.0, 0.3, 2.0, 4.0)), 3)
