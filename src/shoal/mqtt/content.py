@@ -141,7 +141,7 @@ def read_attributes(message: Message, json: Json) -> Attributes:
     for name, text in message.properties.user_properties:
         if name and name[0] != _RESERVED:
             value = read_plain_value(text)
-            if len(text) > MAX_TEXT and type(value) is str:
+            if len(text) > MAX_TEXT and type(value) is str and len(value) > MAX_TEXT:
                 attributes.pop(name, None)  # it takes the place of a field all the same
             else:
                 attributes[name] = value
