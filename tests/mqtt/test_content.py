@@ -114,6 +114,12 @@ def test_a_text_that_is_too_long_is_no_attribute() -> None:
     assert found == {"a": longest, "d": 1, "e": longest}
 
 
+def test_the_quotes_of_a_text_do_not_make_it_longer() -> None:
+    longest = "é" * content.MAX_TEXT
+    found = attributes(b"", "text/plain", a=f"'{longest}'", b=f"'{longest}x'")
+    assert found == {"a": longest}
+
+
 def test_of_very_many_fields_the_first_are_looked_at() -> None:
     """95,000 in a message of 880 KB took 30 ms beside what it takes to read them."""
     fields: dict[str, object] = {f"f{number}": None for number in range(content.MAX_FIELDS - 1)}
