@@ -232,7 +232,7 @@ class Client:
 
     def write(self, data: bytes) -> None:
         with suppress(OSError):
-            if self._writer is not None:
+            if self._writer is not None and not self._writer.is_closing():
                 self._writer.write(data)
 
     # --- what the two kinds of clients do ------------------------------------------------------
