@@ -79,8 +79,7 @@ class Message:
         # Where it is written, if anywhere (see `journal`).
         self.number = 0
         self.epoch = 0
-        # How many sessions have it on its way, and what it costs to keep while any has it (see
-        # `backlog`).
+        # How many sessions have it on its way, and its size once any had (see `backlog`).
         self.keepers = self.kept_bytes = 0
         self._halves: dict[Any, Halves] | None = None
         if properties.message_expiry_interval_s is not None:

@@ -5,8 +5,13 @@ Numbers are those of MQTT Version 5.0, sections 3.1.2.11, 3.2.2.3 and 4.9.
 
 from __future__ import annotations
 
-from shoal.mqtt.codec.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel
+import pytest
+
+from shoal.mqtt.codec.encoder import encode
+from shoal.mqtt.codec.packet_types import MQTT_5
+from shoal.mqtt.codec.packets import Disconnect, Packet, Puback, Pubcomp, Publish, Pubrec, Pubrel
 from shoal.mqtt.codec.properties import Properties
+from shoal.mqtt.connection.serving import TURN
 from tests.mqtt.connection.standard import CODES, subscribed_to_all
 from tests.mqtt.house import House
 
@@ -24,6 +29,22 @@ def test_mqtt_3_3_4_7_and_9_no_more_in_flight_than_the_client_takes() -> None:
     assert [packet.payload for packet in subscriber.take()] == [b"2"]
     subscriber.send(Pubrec(2, CODES.UNSPECIFIED_ERROR))
     assert [packet.payload for packet in subscriber.take()] == [b"3"]
+
+
+@pytest.mark.parametrize(
+    "behind", [[], [Publish("b", b"")] * (2 * TURN), [Disconnect()]], ids=["nothing", "much", "end"]
+)
+def test_what_answers_make_room_for_is_sent_in_their_turn(behind: list[Packet]) -> None:
+    """Also where the rest of the read has to wait for another turn."""
+    publisher, subscriber = subscribed_to_all(properties=Properties(receive_maximum=2))
+    for number in range(5):
+        publisher.publish("a", b"%d" % number, qos=1)
+    said = [Puback(packet.packet_id) for packet in subscriber.take()]
+    data = b"".join(encode(packet, MQTT_5) for packet in (*said, *behind))
+    effects = subscriber.connection.receive(data, subscriber.house.now_us)
+    assert subscriber.connection.holds == (len(behind) > TURN)
+    subscriber.house.carry_out(effects)
+    assert subscriber.take_payloads()[:2] == [b"2", b"3"]
 
 
 def test_what_is_sent_again_keeps_to_a_smaller_receive_maximum() -> None:

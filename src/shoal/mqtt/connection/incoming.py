@@ -164,9 +164,8 @@ class Incoming:
             session.published += 1
             message = message_of_publish(packet, topic, session.client_id, now_us)
             known = self._known.get(topic)
-            found = _LITTLE if known is None else known.work
-            if found != _LITTLE:
-                work = self._work(packet, message, *found)
+            if known is not None and known.work != _LITTLE:
+                work = self._work(packet, message, *known.work)
             if not qos:
                 self._house.publish_soon(message, now_us)
             elif not self._house.publish(message, now_us) and qos == 1:

@@ -62,6 +62,13 @@ class Serving:
         self._asked: Granting | TakingBack | None = None
 
     def take(self, packets: list[Packet], first: int, now_us: int) -> int:
+        """As `_take`; what its answers have made room for is sent behind them, together."""
+        place = self._take(packets, first, now_us)
+        if self.session.has_room:
+            self.session.pump(now_us)
+        return place
+
+    def _take(self, packets: list[Packet], first: int, now_us: int) -> int:
         """Handle packets, from this one on, in their order; before which it stopped.
 
         It stops behind what ended the connection, as a DISCONNECT does, or when it is others' turn,
@@ -74,8 +81,7 @@ class Serving:
         work, spreading = 0, self._house.spreading
         is_networked = self._house.door is not None
         travelling = TRAVELLING if is_networked else 0
-        for place in range(first, len(packets)):
-            packet = packets[place]
+        for place, packet in enumerate(packets[first:] if first else packets, first):
             if (work >= TURN or spreading.is_on) and type(packet) not in PASSING:
                 return place
             if type(packet) is Publish:
@@ -89,8 +95,11 @@ class Serving:
                     if spreading.is_on:
                         return place
                 # Where there is a network its broker looks through texts; here long ones only.
-                is_plain = is_networked or (packet.size < LONG and packet.topic)
-                if not is_plain and not incoming.is_prepared(packet, now_us):
+                if not (
+                    is_networked
+                    or (packet.size < LONG and packet.topic)
+                    or incoming.is_prepared(packet, now_us)
+                ):
                     return place
                 work += travelling + incoming.on_publish(packet, now_us)
                 if is_networked and self._house.is_sharing:
@@ -103,7 +112,7 @@ class Serving:
                 if spreading.is_on and type(packet) not in PASSING:
                     return place
             if type(packet) is Puback:
-                session.on_puback(packet.packet_id, now_us)
+                session.on_puback(packet.packet_id)
                 continue
             work += self._handle(packet, TURN - work, now_us)
             if self._asked is not None and type(packet) not in PASSING:
@@ -184,16 +193,16 @@ class Serving:
             answer(now_us)
 
     def _on_puback(self, packet: Puback, now_us: int) -> None:
-        self.session.on_puback(packet.packet_id, now_us)
+        self.session.on_puback(packet.packet_id)
 
     def _on_pubrec(self, packet: Pubrec, now_us: int) -> None:
-        self.session.on_pubrec(packet.packet_id, packet.reason_code, now_us)
+        self.session.on_pubrec(packet.packet_id, packet.reason_code)
 
     def _on_pubrel(self, packet: Pubrel, now_us: int) -> None:
         self.incoming.on_pubrel(packet)
 
     def _on_pubcomp(self, packet: Pubcomp, now_us: int) -> None:
-        self.session.on_pubcomp(packet.packet_id, now_us)
+        self.session.on_pubcomp(packet.packet_id)
 
     def _on_pingreq(self, packet: Pingreq, now_us: int) -> None:
         self._outlet.send(_PINGRESP)

@@ -97,14 +97,15 @@ class FanOut:
                 self._spread(message, self._steps_of_match(message))
                 return 1
             return self._route_each(message, self._subscriptions.match(message), now_us)
-        self._statistics.deliveries += len(receivers)
-        if len(receivers) > self.spreading.most:
+        count = len(receivers)
+        self._statistics.deliveries += count
+        if count > self.spreading.most:
             self._spread(message, self._steps(message, receivers))
-            return len(receivers)
+            return count
         for subscription in receivers:
             if not subscription.no_local or subscription.session.client_id != message.publisher:
                 _deliver(message, subscription, now_us)
-        return len(receivers)
+        return count
 
     def _route_found(self, message: Message) -> None:
         self._route_later(message, self.spreading.now_us)

@@ -30,6 +30,7 @@ from shoal.mqtt.messages import Message
 # What a message takes beside its topic and payload, and each session that it is on its way in.
 MESSAGE_BYTES = 1_000
 ENTRY_BYTES = 200
+_FIRST_BYTES = MESSAGE_BYTES + ENTRY_BYTES
 
 
 class Queue(Protocol):
@@ -132,8 +133,8 @@ class Backlog:
         if message.keepers:
             self.bytes += ENTRY_BYTES
         else:
-            message.kept_bytes = MESSAGE_BYTES + message.size
-            self.bytes += ENTRY_BYTES + message.kept_bytes
+            message.kept_bytes = size = message.size
+            self.bytes += _FIRST_BYTES + size
             # Filters have seen them, and they may take ten times as much.
             message.attributes = None
         message.keepers += 1
@@ -146,7 +147,7 @@ class Backlog:
         if message.keepers:
             self.bytes -= ENTRY_BYTES
         else:
-            self.bytes -= ENTRY_BYTES + message.kept_bytes
+            self.bytes -= _FIRST_BYTES + message.kept_bytes
         if self.is_full:
             self._look()
 

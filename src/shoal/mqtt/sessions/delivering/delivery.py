@@ -65,6 +65,7 @@ class Delivery(Counted):
         "_waiting",
         "_waiting_at_0",
         "client_id",
+        "has_room",
         "is_moving",
         "journal",
         "outlet",
@@ -94,6 +95,8 @@ class Delivery(Counted):
         # Retained messages that are still to be sent, by the name of the subscription they are for.
         self._feeds: OrderedDict[str, Iterator[Outgoing | int]] | None = None
         self._queued_bytes = 0
+        # Whether something of what waits may be sent since the client answered.
+        self.has_room = False
 
     @property
     def inflight(self) -> int:
@@ -114,12 +117,12 @@ class Delivery(Counted):
         """Send a message, or keep it for later; `qos` is the lower of what both sides asked."""
         outlet = self.outlet
         if outlet is not None and outlet.writable:
-            if qos == 0 and not self._waiting_at_0:
-                outlet.send_now(message, retain, identifiers, now_us)
-                return
-            if (
-                qos
-                and not (self._waiting or self._resend)
+            if not qos:
+                if not self._waiting_at_0:
+                    outlet.send_now(message, retain, identifiers, now_us)
+                    return
+            elif (
+                not (self._waiting or self._resend)
                 and len(self._inflight) < outlet.window
                 and (self._share is None or not self.has_its_share)
             ):
@@ -175,6 +178,7 @@ class Delivery(Counted):
 
         How much that was; beyond `most`, the rest is sent when others have had their turn.
         """
+        self.has_room = False
         outlet = self.outlet
         if outlet is None:
             return 0
@@ -198,14 +202,15 @@ class Delivery(Counted):
                 del self._inflight[packet_id]
                 self._is_done(outgoing)
         self._resend = self._resend or None
-        while self._waiting and outlet.writable and sent < most:
-            if self._waiting[0].qos and self._is_at(outlet.window):
+        waiting = self._waiting
+        while waiting and outlet.writable and sent < most:
+            if waiting[0].qos and self._is_at(outlet.window):
                 break
-            outgoing = self._waiting.popleft()
+            outgoing = waiting.popleft()
             sent += 1
             message = outgoing.message
-            self._queued_bytes -= message.size
-            if message.has_expired(now_us):
+            self._queued_bytes -= message.kept_bytes
+            if message.expires_us is not None and message.has_expired(now_us):
                 self._waiting_at_0 -= not outgoing.qos
                 self._is_done(outgoing)
             elif outgoing.qos:
@@ -221,15 +226,16 @@ class Delivery(Counted):
 
     def _is_at(self, window: int) -> bool:
         """Whether no more of those above QoS 0 may be sent on this connection."""
-        return len(self._inflight) - len(self._resend or ()) >= window
+        resend = self._resend
+        return (len(self._inflight) - len(resend) if resend else len(self._inflight)) >= window
 
     # --- who waits for it ---------------------------------------------------------------------
 
     def _is_filled(self, part: int) -> bool:
         """Whether at least half, a quarter, … of what may wait does."""
-        limits = self.limits
+        limits, queued = self.limits, len(self._waiting or ())
         return (
-            part * self.queued > limits.maximum_queued_messages
+            part * queued > limits.maximum_queued_messages
             or part * self._queued_bytes > limits.maximum_queued_bytes
         )
 
@@ -290,17 +296,17 @@ class Delivery(Counted):
         else:
             self._keep(outgoing)
 
-    # --- what the client answers --------------------------------------------------------------
+    # --- what the client answers: once it has said all, who `has_room` is pumped --------------
 
-    def on_puback(self, packet_id: int, now_us: int) -> None:
+    def on_puback(self, packet_id: int) -> None:
         outgoing = self._inflight.get(packet_id)
         if outgoing is None:
             return
         if outgoing.qos != 1:
             raise protocol_error(f"PUBACK for packet {packet_id}, which was sent at QoS 2")
-        self._finish(packet_id, now_us)
+        self._finish(packet_id)
 
-    def on_pubrec(self, packet_id: int, reason_code: ReasonCode, now_us: int) -> None:
+    def on_pubrec(self, packet_id: int, reason_code: ReasonCode) -> None:
         outgoing = self._inflight.get(packet_id)
         failed = reason_code >= FIRST_ERROR
         if outgoing is None:
@@ -310,7 +316,7 @@ class Delivery(Counted):
         if outgoing.qos != 2:
             raise protocol_error(f"PUBREC for packet {packet_id}, which was sent at QoS 1")
         if failed:
-            self._finish(packet_id, now_us)
+            self._finish(packet_id)
             return
         if not outgoing.released:
             outgoing.released = True
@@ -320,24 +326,24 @@ class Delivery(Counted):
             self._resend.pop(packet_id, None)
         self._release(packet_id, ReasonCode.SUCCESS)
 
-    def on_pubcomp(self, packet_id: int, now_us: int) -> None:
+    def on_pubcomp(self, packet_id: int) -> None:
         outgoing = self._inflight.get(packet_id)
         if outgoing is None:
             return
         if not outgoing.released:
             raise protocol_error(f"PUBCOMP for packet {packet_id}, which was not released")
-        self._finish(packet_id, now_us)
+        self._finish(packet_id)
 
     def _release(self, packet_id: int, reason_code: ReasonCode) -> None:
         if self.outlet is not None:  # else its client was sent away, and says its last words
             self.outlet.send_release(packet_id, reason_code)
 
-    def _finish(self, packet_id: int, now_us: int) -> None:
+    def _finish(self, packet_id: int) -> None:
         self._is_done(self._inflight.pop(packet_id))
         if self._resend:
             self._resend.pop(packet_id, None)
-        if self._resend or self._waiting or self._feeds:
-            self.pump(now_us)
+        if self._waiting or self._resend or self._feeds:
+            self.has_room = True
 
     # --- what is sent and kept ----------------------------------------------------------------
 
