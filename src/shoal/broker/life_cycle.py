@@ -3,10 +3,10 @@
 A table has an entry for every pair, or it cannot be made; that nothing is done is an entry as well.
 It is drawn into the docstring of the module that has it (`tests/broker/test_life_cycle.py`).
 
->>> class Door(enum.Enum):
+>>> class Door(Label):
 ...     OPEN = "open"
 ...     SHUT = "shut"
->>> class Push(enum.Enum):
+>>> class Push(Label):
 ...     GENTLY = "pushed gently"
 ...     HARD = "pushed hard"
 >>> def close(): "Falls shut."
@@ -33,33 +33,40 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-State = TypeVar("State", bound=enum.Enum)
-Input = TypeVar("Input", bound=enum.Enum)
+
+class Label(enum.Enum):
+    """States, or inputs.  An enum's own hash is its name's, which each step would ask for."""
+
+    __hash__ = object.__hash__
+
+
+State = TypeVar("State", bound=Label)
+Input = TypeVar("Input", bound=Label)
 
 
 class Entry(NamedTuple):
     """What is called, None for nothing, and the state then, None for the same."""
 
     do: Callable[..., Any] | None
-    then: enum.Enum | None
+    then: Label | None
 
 
 IGNORED = Entry(None, None)
 
 
-def does(what: Callable[..., Any], then: enum.Enum | None = None) -> Entry:
+def does(what: Callable[..., Any], then: Label | None = None) -> Entry:
     """The machine does this; the table shows the first line of its docstring."""
     return Entry(what, then)
 
 
-def to(then: enum.Enum) -> Entry:
+def to(then: Label) -> Entry:
     """The machine only goes to another state."""
     return Entry(None, then)
 
 
-class LifeCycle(Generic[State, Input]):
+class LifeCycle(dict[tuple[State, Input], Entry]):
     """A table with an entry for each input and state, in the order of the states."""
 
     def __init__(
@@ -69,20 +76,17 @@ class LifeCycle(Generic[State, Input]):
         rows: Mapping[Input, tuple[Entry, ...]],
     ) -> None:
         """ValueError when an input or a state is left out."""
+        super().__init__()
         self._states, self._rows = tuple(states), rows
         missing = [each.value for each in inputs if each not in rows]
         if missing:
             raise ValueError(f"no entries for {', '.join(missing)}")
-        self._entries: dict[tuple[State, Input], Entry] = {}
         for input, entries in rows.items():
             if len(entries) != len(self._states):
                 problem = f"{len(entries)} entries for {len(self._states)} states"
                 raise ValueError(f"{input.value}: {problem}")
             for state, entry in zip(self._states, entries, strict=True):
-                self._entries[state, input] = entry
-
-    def __getitem__(self, pair: tuple[State, Input]) -> Entry:
-        return self._entries[pair]
+                self[state, input] = entry
 
     def drawn(self) -> str:
         """The table as text, one line for each input."""

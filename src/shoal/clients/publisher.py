@@ -34,7 +34,6 @@ What is no answer to this attempt, and what brokers say to which it is not attac
 
 from __future__ import annotations
 
-import enum
 from collections import deque
 from collections.abc import Iterable
 from typing import Any
@@ -42,7 +41,7 @@ from typing import Any
 import msgspec
 
 from shoal.broker.effects import Record
-from shoal.broker.life_cycle import IGNORED, LifeCycle, does, to
+from shoal.broker.life_cycle import IGNORED, Label, LifeCycle, does, to
 from shoal.broker.messages import Advertise, Goodbye, Message, Pong, Publish, Unadvertise
 from shoal.clients.messages import (
     MigrationAdvertisement,
@@ -84,7 +83,7 @@ PublisherEffect = ToBroker | Record | WakeUp
 Path = tuple[BrokerId, ...]
 
 
-class State(enum.Enum):
+class State(Label):
     """Where a publisher is in its life."""
 
     ATTACHED = "attached"
@@ -96,7 +95,7 @@ class State(enum.Enum):
     __hash__ = object.__hash__
 
 
-class Word(enum.Enum):
+class Word(Label):
     """What a publisher hears."""
 
     REQUEST = "request of the application"

@@ -46,10 +46,8 @@ class Notices:
         self.refusals: Counter[tuple[str, str]] = Counter()
         # How many were not kept since the last ones were taken.
         self.beyond = 0
-        self._waiting: list[Notice] = []
-
-    def __bool__(self) -> bool:
-        return bool(self._waiting)
+        # What nobody has taken yet.
+        self.waiting: list[Notice] = []
 
     def refuse(self, what: str, code: int, who: Party, where: str, why: str) -> None:
         """A client was refused something."""
@@ -67,12 +65,12 @@ class Notices:
         self._keep(Notice(what, who, where, why))
 
     def _keep(self, notice: Notice) -> None:
-        if len(self._waiting) < MOST_WAITING:
-            self._waiting.append(notice)
+        if len(self.waiting) < MOST_WAITING:
+            self.waiting.append(notice)
         else:
             self.beyond += 1
 
     def take(self) -> list[Notice]:
         """Those that wait."""
-        taken, self._waiting = self._waiting, []
+        taken, self.waiting = self.waiting, []
         return taken

@@ -61,6 +61,10 @@ class Connection:
         return self.left > 0
 
     @property
+    def is_through(self) -> bool:
+        return not (self.left or self.waits)
+
+    @property
     def must_wait(self) -> bool:
         self._look()
         return self.waits

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import enum
-
 from shoal.broker.effects import LinkChanged
+from shoal.broker.life_cycle import Label
 from shoal.broker.wire import WireError
 
 
@@ -16,7 +15,7 @@ class OutOfStepError(WireError):
         self.changes = changes
 
 
-class State(enum.Enum):
+class State(Label):
     IDLE = "idle"
     UP = "up"
     AWAY = "away"
@@ -25,7 +24,7 @@ class State(enum.Enum):
     GONE = "gone"
 
 
-class Word(enum.Enum):
+class Word(Label):
     """What an end of a link hears."""
 
     SAME = "hello, same session"

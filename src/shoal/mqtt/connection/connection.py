@@ -266,7 +266,7 @@ class Connection(Standing):
 
     def _handle_or_hold(self, packets: list[Packet], now_us: int, size: int) -> None:
         """Handled, or held."""
-        if self._held or self.must_wait:
+        if self._held.packets or self.must_wait:
             self._hold(packets, size, now_us)
         else:
             self._handle(packets, now_us, size)
@@ -291,13 +291,13 @@ class Connection(Standing):
                 if taken < len(packets):
                     rest = packets[taken:]
                     size = size * len(rest) // len(packets)
-                    if self._held:
+                    if self._held.packets:
                         self._held.put_back(rest, size)
                     else:
                         self._hold(rest, size, now_us)
                     return
             failure = self._decoder.failure
-            if failure is not None and not self._held and self.state is not State.CLOSED:
+            if failure is not None and not self._held.packets and self.state is not State.CLOSED:
                 raise failure
         except MqttError as error:
             self._house.settle()
@@ -319,7 +319,7 @@ class Connection(Standing):
         """What was held is handled, or as much of it as a turn may allow."""
         held, size = self._held.take(TURN)
         self._handle(held, now_us, size)
-        if self._is_lost and not self._held:
+        if self._is_lost and not self._held.packets:
             self._leave(now_us)
 
     def _hold_until_the_answer(self, packets: list[Packet], now_us: int, size: int) -> None:

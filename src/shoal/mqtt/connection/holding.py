@@ -25,22 +25,19 @@ PASSING = frozenset((Pingreq, Puback, Pubrec, Pubrel, Pubcomp))
 
 
 class Held:
-    """Of one connection; its house counts the bytes of all."""
+    """Of one connection: `packets`, in their order; its house counts the bytes of all."""
 
-    __slots__ = ("_bytes", "_house", "_packets")
+    __slots__ = ("_bytes", "_house", "packets")
 
     def __init__(self, house: House) -> None:
         self._house = house
-        self._packets: list[Packet] = []
+        self.packets: list[Packet] = []
         self._bytes = 0
-
-    def __bool__(self) -> bool:
-        return bool(self._packets)
 
     @property
     def is_too_long(self) -> bool:
         """Whether more came than is held for a client that is not let in yet."""
-        return len(self._packets) > MAX_HELD
+        return len(self.packets) > MAX_HELD
 
     @property
     def has_room(self) -> bool:
@@ -54,30 +51,30 @@ class Held:
 
     def keep(self, packets: Iterable[Packet]) -> None:
         """Hold all of these, whose bytes do not count."""
-        self._packets += packets
+        self.packets += packets
 
     def sift(self, packets: list[Packet], size: int) -> list[Packet]:
         """Hold these, of so many bytes; but not what nobody has to wait for, which comes back."""
         passing = [each for each in packets if type(each) in PASSING]
         if len(passing) < len(packets):
-            self._packets += (each for each in packets if type(each) not in PASSING)
-        if self._packets:
+            self.packets += (each for each in packets if type(each) not in PASSING)
+        if self.packets:
             self._count(size)
         return passing
 
     def take(self, most: int) -> tuple[list[Packet], int]:
         """The first of what was held, so many at most, which is not held any more; its bytes."""
-        count = len(self._packets)
+        count = len(self.packets)
         if count <= most:
             return self.let_go()
-        packets, size = self._packets[:most], self._bytes * most // count
-        del self._packets[:most]
+        packets, size = self.packets[:most], self._bytes * most // count
+        del self.packets[:most]
         self._count(-size)
         return packets, size
 
     def put_back(self, packets: list[Packet], size: int) -> None:
         """Hold what was taken of it, or the end of that, in front of the rest."""
-        self._packets[:0] = packets
+        self.packets[:0] = packets
         self._count(size)
 
     def _count(self, size: int) -> None:
@@ -86,7 +83,7 @@ class Held:
 
     def let_go(self) -> tuple[list[Packet], int]:
         """What was held, which is not any more, and its bytes."""
-        packets, size = self._packets, self._bytes
+        packets, size = self.packets, self._bytes
         self._house.held_bytes -= size
-        self._packets, self._bytes = [], 0
+        self.packets, self._bytes = [], 0
         return packets, size

@@ -135,8 +135,11 @@ class Incoming:
         message = message_of_publish(packet, topic, self._session.client_id, now_us)
         return self._house.subscribing.prepare(message, PREPARING_US)
 
-    def on_publish(self, packet: Publish, now_us: int) -> int:
-        """Take a publication; how much work that is, as `TURN` in `serving` has it."""
+    def on_publish(self, packet: Publish, now_us: int, is_alone: bool = False) -> int:
+        """Take a publication; how much work that is, as `TURN` in `serving` has it.
+
+        At QoS 0 it waits for more, until its house is told to settle, unless it `is_alone`.
+        """
         session = self._session
         topic, qos, packet_id = packet.topic, packet.qos, packet.packet_id
         if packet.properties is not NO_PROPERTIES:
@@ -166,7 +169,7 @@ class Incoming:
             known = self._known.get(topic)
             if known is not None and known.work != _LITTLE:
                 work = self._work(packet, message, *known.work)
-            if not qos:
+            if not (qos or is_alone):
                 self._house.publish_soon(message, now_us)
             elif not self._house.publish(message, now_us) and qos == 1:
                 code = ReasonCode.NO_MATCHING_SUBSCRIBERS

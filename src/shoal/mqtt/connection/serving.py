@@ -81,6 +81,8 @@ class Serving:
         work, spreading = 0, self._house.spreading
         is_networked = self._house.door is not None
         travelling = TRAVELLING if is_networked else 0
+        # What comes alone need not wait for what comes with it.
+        is_alone = len(packets) == 1
         for place, packet in enumerate(packets[first:] if first else packets, first):
             if (work >= TURN or spreading.is_on) and type(packet) not in PASSING:
                 return place
@@ -101,7 +103,7 @@ class Serving:
                     or incoming.is_prepared(packet, now_us)
                 ):
                     return place
-                work += travelling + incoming.on_publish(packet, now_us)
+                work += travelling + incoming.on_publish(packet, now_us, is_alone)
                 if is_networked and self._house.is_sharing:
                     return place + 1
                 continue

@@ -125,14 +125,19 @@ class Standing:
         if door is not None and door.promising.is_unheard(self._serving.session.client_id):
             return True
         # A publication that waits has all wait that was said behind it.
-        if self._held and self._serving.session.waits_to_publish:
+        if self._held.packets and self._serving.session.waits_to_publish:
             return True
         return self._serving.incoming.is_full
 
     @property
     def holds(self) -> bool:
         """Whether something waits for `take_held`."""
-        return self.state is State.CONNECTED and bool(self._held)
+        return self.state is State.CONNECTED and bool(self._held.packets)
+
+    @property
+    def is_through(self) -> bool:
+        """Whether all that came is taken, and more may be read: nobody need look after it."""
+        return self.state is State.CONNECTED and not self._held.packets
 
     @property
     def follows(self) -> bool:

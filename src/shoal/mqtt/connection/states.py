@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import enum
+from shoal.broker.life_cycle import Label
 
 
-class State(enum.Enum):
+class State(Label):
     """Where a connection stands."""
 
     WAITING = "waiting"
@@ -15,7 +15,7 @@ class State(enum.Enum):
     CLOSED = "closed"
 
 
-class Word(enum.Enum):
+class Word(Label):
     """What a connection is told."""
 
     PACKETS = "packets"

@@ -25,40 +25,37 @@ class Looking(Generic[Each]):
     def __init__(self, goes_on: Callable[[Each], bool]) -> None:
         self._goes_on = goes_on
         # Ordered, as it is taken from at the front.
-        self._waiting: OrderedDict[Each, None] = OrderedDict()
+        self.waiting: OrderedDict[Each, None] = OrderedDict()
         # How many have not been looked at since something happened.
         self._left = 0
         self._next: asyncio.Handle | None = None
 
-    def __bool__(self) -> bool:
-        return bool(self._waiting)
-
     def __contains__(self, each: Each) -> bool:
-        return each in self._waiting
+        return each in self.waiting
 
     def add(self, each: Each) -> None:
         """It waits; whoever says so sees to it that `happened` is called after that."""
-        self._waiting[each] = None
+        self.waiting[each] = None
 
     def happened(self) -> None:
         """Any of those that wait may go on now."""
-        self._left = len(self._waiting)
-        if self._next is None:
+        self._left = len(self.waiting)
+        if self._left and self._next is None:
             self._look()
 
     def happened_to(self, each: Each) -> None:
         """This one may go on now, if it waits."""
-        if each in self._waiting:
-            del self._waiting[each]
+        if each in self.waiting:
+            del self.waiting[each]
             self._look_at(each)
 
     def _look(self) -> None:
         found = False
-        for _ in range(min(self._left, len(self._waiting), MOST_LOOKED_AT)):
-            each, _nothing = self._waiting.popitem(last=False)
+        for _ in range(min(self._left, len(self.waiting), MOST_LOOKED_AT)):
+            each, _nothing = self.waiting.popitem(last=False)
             self._left -= 1
             found = self._look_at(each) or found
-        if self._left and self._waiting:
+        if self._left and self.waiting:
             loop, pause_s = asyncio.get_running_loop(), 0.0 if found else PAUSE_S
             self._next = loop.call_later(pause_s, self._look_on)
 
@@ -66,7 +63,7 @@ class Looking(Generic[Each]):
         """Whether it goes on; else it is behind all others."""
         goes_on = self._goes_on(each)
         if not goes_on:
-            self._waiting[each] = None
+            self.waiting[each] = None
         return goes_on
 
     def _look_on(self) -> None:

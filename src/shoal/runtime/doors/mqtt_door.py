@@ -224,13 +224,13 @@ class MqttDoor:
 
     def received(self, connection: Connection, data: bytes) -> None:
         """Bytes of a client; some of the last may be `unread` where they are more than a piece."""
-        self.carry_out(connection.receive(data, self.node.clock.now_us(), PIECE_BYTES))
+        now_us = self.node.clock.now_us()
+        at_once = self.carry_out(connection.receive(data, now_us, PIECE_BYTES))
         if len(self._delivered) >= MOST_DELIVERED:
             self._hand_on()
         self._waiting.see_to(connection)
-        at_once = self._writes_now
         if at_once:
-            self._look_after()
+            self._look_after(now_us)
         if not at_once or self._waiting.holds:  # what is held has a turn of its own
             self.node.schedule_flush()
 
@@ -252,15 +252,16 @@ class MqttDoor:
             return False
         return not (self._gathered or self._closing)
 
-    def carry_out(self, effects: list[ClientEffect]) -> None:
-        """Ask at once, write and close with the next flush."""
+    def carry_out(self, effects: list[ClientEffect]) -> bool:
+        """Ask at once, write and close with the next flush; whether it was done at once, too."""
         at_once = self._writes_now
         asked: list[Requested] = []
         for effect in effects:
             if type(effect) is Ask:
                 asked.append(effect.input)
                 continue
-            self._asking.put_all(asked)
+            if asked:
+                self._asking.put_all(asked)
             if type(effect) is Write:
                 socket = self._sockets.get(effect.connection)
                 if socket is None:
@@ -278,7 +279,9 @@ class MqttDoor:
                 socket = self._forget(effect.connection)
                 if socket is not None:
                     self._close(socket.close)
-        self._asking.put_all(asked)
+        if asked:
+            self._asking.put_all(asked)
+        return at_once
 
     def _forget(self, connection: ClientConnection) -> Socket | None:
         return self._sockets.pop(connection, None) or self._half_closed.pop(connection, None)
@@ -299,7 +302,7 @@ class MqttDoor:
         closing, self._closing = self._closing, []
         for close in closing:
             close()
-        self._look_after()
+        self._look_after(self.node.clock.now_us())
         if not (self.clients.is_held or self.clients.spreading.is_on):
             self._waiting.take_held()
 
@@ -385,17 +388,18 @@ class MqttDoor:
             for socket in gathered:
                 socket.close()
 
-    def _look_after(self) -> None:
+    def _look_after(self, now_us: int) -> None:
         """Read on from those that wait, and see to the time and to what must be said."""
-        for problem in self.clients.problems:
-            _log.error("not kept", extra={"problem": problem})
-        self.clients.problems.clear()
-        if self.clients.statistics.notices:
+        if self.clients.problems:
+            for problem in self.clients.problems:
+                _log.error("not kept", extra={"problem": problem})
+            self.clients.problems.clear()
+        if self.clients.statistics.notices.waiting:
             self._audit.write(self.clients.statistics.notices)
         if self.clients.backlog.is_full != self._is_full:
             self._tell_of_queues()
-        behind = self.clients.patience.behind
-        self._slow_readers.see(behind, self._sockets, self.node.clock.now_us())
+        if now_us >= self._slow_readers.due_us:
+            self._slow_readers.see(self.clients.patience.behind, self._sockets, now_us)
         self._waiting.read_on()
         deadline_us = self.clients.deadline_us
         if deadline_us is not None and (self._timer_us is None or deadline_us < self._timer_us):

@@ -38,7 +38,7 @@ class SendingOn:
         clients: BrokerClients,
         servers: Servers,
         publishers: LivePublishers | None,
-        carry_out: Callable[[list[ClientEffect]], None],
+        carry_out: Callable[[list[ClientEffect]], object],
     ) -> None:
         self._node = node
         self._clients = clients

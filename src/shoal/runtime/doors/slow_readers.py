@@ -16,7 +16,8 @@ class SlowReaders:
 
     def __init__(self) -> None:
         self._unwritten: dict[ClientConnection, int] = {}
-        self._seen_us = 0
+        # When it is time to look.
+        self.due_us = 0
 
     def see(
         self,
@@ -24,10 +25,8 @@ class SlowReaders:
         sockets: Mapping[ClientConnection, Socket],
         now_us: int,
     ) -> None:
-        """Tell connections that are behind what they took, if it is time to look."""
-        if now_us - self._seen_us < SEE_US:
-            return
-        self._seen_us, before, self._unwritten = now_us, self._unwritten, {}
+        """Tell connections that are behind what they took since."""
+        self.due_us, before, self._unwritten = now_us + SEE_US, self._unwritten, {}
         for connection in behind:
             socket = sockets.get(connection)
             if socket is not None:

@@ -30,7 +30,7 @@ class Waiting:
         sockets: Mapping[ClientConnection, Socket],
         access: LateAccess | None,
         publishers: LivePublishers | None,
-        carry_out: Callable[[list[ClientEffect]], None],
+        carry_out: Callable[[list[ClientEffect]], object],
     ) -> None:
         self.access = access
         self._node = node
@@ -48,10 +48,12 @@ class Waiting:
     @property
     def holds(self) -> bool:
         """Whether some hold something."""
-        return bool(self._next or self._holding)
+        return bool(self._next or self._holding.waiting)
 
     def see_to(self, connection: Connection) -> None:
         """Bytes of a client were taken: whether it must wait now."""
+        if connection.is_through:
+            return
         self._hold(connection)
         if not connection.wants_reading:
             self._wait(connection)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import enum
+from shoal.broker.life_cycle import Label
 
 
-class State(enum.Enum):
+class State(Label):
     FREE = "free"
     OPENING = "opening"
     QUIET = "quiet"
     AGREED = "agreed"
 
 
-class Event(enum.Enum):
+class Event(Label):
     TOLD = "told to exchange links"
     OPENED = "the new link is up"
     HALT = "Halt"
