@@ -174,7 +174,7 @@ class Connection(Standing):
         deadline_us = self.last_received_us + self.terms.keep_alive_us
         if now_us < deadline_us:
             return deadline_us
-        if self._held or self._house.is_held or not self.wants_reading:
+        if self._held.packets or self._house.is_held or not self.wants_reading:
             # What it said may be waiting to be read, or to be taken.
             return now_us + self.terms.keep_alive_us
         reason = f"silent for one and a half times {self.terms.keep_alive_s} s"
