@@ -7,7 +7,7 @@ of them to who joins, a few at a time.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from itertools import accumulate
 from typing import NamedTuple
@@ -86,7 +86,7 @@ class Membership:
         self,
         name: GroupName,
         number: int,
-        tried: Container[tuple[BrokerId, bool]] = (),
+        tried: Collection[tuple[BrokerId, bool]] = (),
         *,
         is_any: bool,
     ) -> BrokerId | None:
