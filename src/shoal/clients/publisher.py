@@ -91,9 +91,6 @@ class State(Label):
     LAST_RESORT = "last resort"
     GONE = "gone"
 
-    # Members are singletons; the default hashes the name again at every look-up.
-    __hash__ = object.__hash__
-
 
 class Word(Label):
     """What a publisher hears."""
@@ -110,8 +107,6 @@ class Word(Label):
     AGAIN = "what was never handled"
     COME_HOME = "its brokers are gone"
     LEAVE = "leave"
-
-    __hash__ = object.__hash__
 
 
 class Publisher:

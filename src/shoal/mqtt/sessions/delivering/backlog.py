@@ -63,7 +63,7 @@ class Share:
         """One more session has this on its way."""
         count = self._kept.get(message, 0)
         self._kept[message] = count + 1
-        self.bytes += ENTRY_BYTES if count else ENTRY_BYTES + MESSAGE_BYTES + message.size
+        self.bytes += ENTRY_BYTES if count else _FIRST_BYTES + message.size
 
     def leave(self, message: Message) -> None:
         """One session less has it."""
@@ -73,7 +73,7 @@ class Share:
             self.bytes -= ENTRY_BYTES
         else:
             del self._kept[message]
-            self.bytes -= ENTRY_BYTES + MESSAGE_BYTES + message.size
+            self.bytes -= _FIRST_BYTES + message.size
 
 
 class Backlog:

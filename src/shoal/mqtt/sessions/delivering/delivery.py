@@ -210,7 +210,7 @@ class Delivery(Counted):
             sent += 1
             message = outgoing.message
             self._queued_bytes -= message.kept_bytes
-            if message.expires_us is not None and message.has_expired(now_us):
+            if message.has_expired(now_us):
                 self._waiting_at_0 -= not outgoing.qos
                 self._is_done(outgoing)
             elif outgoing.qos:
@@ -226,16 +226,15 @@ class Delivery(Counted):
 
     def _is_at(self, window: int) -> bool:
         """Whether no more of those above QoS 0 may be sent on this connection."""
-        resend = self._resend
-        return (len(self._inflight) - len(resend) if resend else len(self._inflight)) >= window
+        return len(self._inflight) - len(self._resend or ()) >= window
 
     # --- who waits for it ---------------------------------------------------------------------
 
     def _is_filled(self, part: int) -> bool:
         """Whether at least half, a quarter, … of what may wait does."""
-        limits, queued = self.limits, len(self._waiting or ())
+        limits = self.limits
         return (
-            part * queued > limits.maximum_queued_messages
+            part * self.queued > limits.maximum_queued_messages
             or part * self._queued_bytes > limits.maximum_queued_bytes
         )
 
