@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from shoal.cli.support.errors import UserError
-from shoal.cli.support.plans.surveys import read_survey
+from shoal.cli.support.surveys import read_survey
 from shoal.overlays.octopia.parameters import Parameters
 from tests.cli.plan.planning import plan, problem_of
 

@@ -19,6 +19,7 @@ from shoal.cli.support.live.operators import (
     read_caller,
 )
 from shoal.cli.support.live.statuses import admin_addresses, ask_status, problem_of
+from shoal.cli.systems.registry import PLACES
 
 if TYPE_CHECKING:
     from shoal.runtime.network_file import Network
@@ -48,12 +49,6 @@ def rearrange(
     operator_password: OperatorPassword = "",
     operator_certificate: OperatorCertificate = "",
 ) -> None:
-    """Have brokers of a running `dynatops`, `bayeux`, `geops` or `hybrid` change places, or stay.
-
-    `shoal plan dynatops` says which swaps pay.  Clients notice nothing; publications wait for some
-    round trips.  With several options, `--stop` comes first, then swaps.  Without one it says who
-    stands where, and touches nothing.
-    """
     from shoal.cli.support.live.networks import read_network
 
     if undo + go + bool(stop or swap) > 1:
@@ -64,25 +59,28 @@ def rearrange(
     orders += [("go", "")] if go else []
     network = read_network(network_file, has_files=False)
     caller = read_caller(network, operator, operator_password, operator_certificate)
-    asyncio.run(_follow(network, caller, orders) if orders else _show(network, caller))
+    if orders:
+        asyncio.run(_follow(network, caller, orders))
+    elif network.system in PLACES:
+        print("\n".join(PLACES[network.system](network, caller)))
+    else:
+        able = ", ".join(PLACES)
+        raise UserError(f"{network.name}: brokers of {network.system} have no places; {able} do")
+
+
+rearrange.__doc__ = "\n\n".join([
+    "Have brokers of a running ring change places, or stay.",
+    "`shoal plan` says which swaps pay.  Clients notice nothing; publications wait for some round "
+    "trips.  With several options, `--stop` comes first, then swaps.  Without one it says who "
+    "stands where, and touches nothing.",
+    f"Rings are {', '.join(f'`{name}`' for name in PLACES)}.",
+])  # fmt: skip
 
 
 async def _follow(network: Network, caller: Caller, orders: list[tuple[str, str]]) -> None:
     for name, brokers in orders:
         who = await _ask(network, caller, name, brokers)
         print(f"{who}: {' '.join(filter(None, (name, brokers)))} is done")
-
-
-async def _show(network: Network, caller: Caller) -> None:
-    from shoal.cli.support.live.ring_surveys import ask_places, latest_of
-    from shoal.cli.support.plans.topic_plans import ring_in_words
-
-    answers = await ask_places(network, caller)
-    said = latest_of(answers)
-    manager = next(
-        (name for name, each in answers.items() if each and each["is_manager"]), "nobody"
-    )
-    print("\n".join(ring_in_words(said, manager)))
 
 
 async def _ask(network: Network, caller: Caller, name: str, brokers: str) -> str:

@@ -9,7 +9,6 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Annotated, Any
 
-import msgspec
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -18,6 +17,8 @@ from rich.table import Table
 from shoal.cli.support.errors import UserError
 from shoal.cli.support.still import duration, told
 from shoal.cli.support.waiting import waiting
+from shoal.cli.systems.kinds import Columns
+from shoal.cli.systems.registry import ADVISING
 from shoal.report.drawing import figures
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 # A number that is mistyped should not simulate for days.
 MAX_SEEDS = 1_000
 
-Tables = Mapping[str, Mapping[str, Sequence[Any]]]
 # What may have become of a link that brokers propose.
 PROPOSED = {
     "done": "links exchanged",
@@ -96,8 +96,8 @@ def simulate(
     if by_seed:
         console.print(_over_seeds(by_seed), soft_wrap=True, highlight=False)
     console.print(f"run written to {out}", soft_wrap=True, highlight=False)
-    advice = _advice(scenario.parameters, result.tables)
-    if advice:
+    adviser = ADVISING.get(scenario.system)
+    if adviser is not None and (advice := adviser.of_run(scenario.parameters, result.tables)):
         print(advice)
 
 
@@ -115,24 +115,6 @@ def _spread(values: Sequence[float]) -> str:
         figures.quantity(each) for each in (min(values), median(values), max(values))
     )
     return f"{middle} ({low} to {high})"
-
-
-def _advice(parameters: msgspec.Struct, tables: Tables) -> str:
-    """The links that brokers recommend, as TOML, or that they recommend none; else empty."""
-    from shoal.overlays.self_organising.deciding.advice import NOTHING, as_toml, recommend
-    from shoal.overlays.self_organising.parameters import Mode, Parameters
-    from shoal.overlays.self_organising.records import ProposalRecord
-
-    if not isinstance(parameters, Parameters) or parameters.mode is not Mode.ADVICE:
-        return ""
-    columns = tables["proposals"]
-    rows = [
-        ProposalRecord(**dict(zip(columns, values, strict=True)))
-        for values in zip(*columns.values(), strict=True)
-    ]
-    links = zip(tables["links"]["left"], tables["links"]["right"], strict=True)
-    advice = recommend(links, rows, parameters.renewed_us, parameters)
-    return as_toml(advice, parameters.heuristic) if advice.exchanges else NOTHING
 
 
 class _VirtualTime:
@@ -184,7 +166,7 @@ class _VirtualTime:
         self._progress.update(self._task, completed=now_us / 1_000_000, total=total)
 
 
-def _summary(name: str, tables: Tables, checks: Mapping[str, Any]) -> Table:
+def _summary(name: str, tables: Columns, checks: Mapping[str, Any]) -> Table:
     """What the run itself knows; `shoal summarise` compares it with the truth."""
     table = Table(title=name, show_header=False, title_justify="left")
     table.add_column(style="dim")

@@ -23,17 +23,14 @@ from shoal.cli.support.live.operators import (
     OperatorPassword,
     read_caller,
 )
-from shoal.cli.support.live.selections import selections_table
-from shoal.cli.support.live.statuses import Statuses, ask_status
+from shoal.cli.support.live.statuses import Statuses, ask_status, clock
+from shoal.cli.systems.registry import ADVISING, SHOWN
 
 if TYPE_CHECKING:
-    from shoal.overlays.self_organising.parameters import Parameters
-    from shoal.overlays.self_organising.records import ProposalRecord
     from shoal.overlays.trace_rows import Told
     from shoal.runtime.network_file import Network
     from shoal.runtime.operations.caller import Caller
 
-PROPOSALS_SHOWN = 10
 DECISIONS_SHOWN = 10
 
 
@@ -66,6 +63,10 @@ def status(
     if as_json and advise:
         raise UserError("--advise: prints TOML; leave --json out")
     network = read_network(network_file, has_files=False)
+    adviser = ADVISING.get(network.system)
+    if advise and adviser is None:
+        able = ", ".join(ADVISING)
+        raise UserError(f"{network.name}: {network.system} recommends no links; {able} does")
     silent = [broker.name for broker in network.brokers if not broker.admin]
     if len(silent) == len(network.brokers):
         raise UserError(f"{network_file}: no broker has an admin address; give it one (admin = …)")
@@ -74,8 +75,8 @@ def status(
         _watch(network, caller, every)
         return
     statuses = asyncio.run(ask_status(network, caller))
-    if advise:
-        print(_advice(network, statuses))
+    if advise and adviser is not None:
+        print(adviser.of_network(network, statuses))
     elif as_json:
         print(json.dumps(statuses, indent=2))
     else:
@@ -109,10 +110,9 @@ def _show(console: Console, network: Network, statuses: Statuses) -> None:
         text = f"[yellow]{stranger}, so it has no effect[/yellow]"
         console.print(text, soft_wrap=True, highlight=False)
     held = _held(statuses, SYSTEMS[network.system].records)
-    chosen = [*_rows(statuses, "selections"), *_rows(statuses, "subscriber_selections")]
-    why = selections_table(chosen)
+    shown = [show(statuses) for show in SHOWN]
     told = _told(statuses, SYSTEMS[network.system].told)
-    for further in (held, _moved(statuses), why, _proposed(statuses), _decided(statuses), told):
+    for further in (held, _moved(statuses), *shown, told):
         if further.row_count:
             console.print(further)
 
@@ -283,123 +283,11 @@ def _moved(statuses: Statuses) -> Table:
     return table
 
 
-def _rows(statuses: Statuses, table: str) -> list[dict[str, Any]]:
-    """The last rows of a table at all brokers."""
-    answers = [each["shown"] for each in statuses.values() if each is not None]
-    return [row for shown in answers for row in shown.get(table, ())]
-
-
-def _shown(statuses: Statuses, table: str) -> list[dict[str, Any]]:
-    """The same, in order."""
-    return sorted(_rows(statuses, table), key=lambda row: row["at_us"])
-
-
-def _proposals(statuses: Statuses) -> list[ProposalRecord]:
-    """What became of links that were proposed, in order."""
-    from shoal.overlays.self_organising.records import ProposalRecord
-
-    return [ProposalRecord(**row) for row in _shown(statuses, "proposals")]
-
-
-def _decided(statuses: Statuses) -> Table:
-    """The last that was decided about where brokers of a ring stand, and where users should be."""
-    table = Table(title="who should be elsewhere", title_justify="left")
-    for column in ("at", "what", "said by"):
-        table.add_column(column)
-    for row in _shown(statuses, "reconfigurations")[-DECISIONS_SHOWN:]:
-        what = "brokers stay" if row["outcome"] == "kept" else f"brokers: {row['outcome']}"
-        if row["moved"]:
-            what = f"{row['moved']} brokers changed places: "
-            what += f"saves {row['benefit']:,.0f} for {row['price']:,.0f}"
-        table.add_row(_clock(row["at_us"]), what, row["broker"])
-    for row in _shown(statuses, "placements")[-DECISIONS_SHOWN:]:
-        what = f"user {row['client']} should go to {row['target']}"
-        table.add_row(_clock(row["at_us"]), what, row["broker"])
-    return table
-
-
 def _told(statuses: Statuses, kinds: Mapping[str, type[Told]]) -> Table:
     """What brokers say happened lately; two may say the same."""
-    rows = [kind(**row) for name, kind in kinds.items() for row in _rows(statuses, name)]
+    rows = [kind(**row) for name, kind in kinds.items() for row in statuses.shown(name)]
     rows.sort(key=lambda row: row.at_us)
     table = Table("at", "what", title="what happened", title_justify="left")
     for row in rows[-DECISIONS_SHOWN:]:
-        table.add_row(_clock(row.at_us), row.in_words())
+        table.add_row(clock(row.at_us), row.in_words())
     return table
-
-
-def _clock(at_us: int) -> str:
-    return datetime.fromtimestamp(at_us / 1_000_000).strftime("%H:%M:%S")
-
-
-def _proposed(statuses: Statuses) -> Table:
-    """The last links that were proposed and what became of them, and the last exchanges."""
-    table = Table(
-        title="links that were proposed",
-        caption="cost: of the cycle that the new link closes, in an interval",
-        title_justify="left",
-        caption_justify="left",
-    )
-    for column in ("at", "new link", "instead of", "outcome", "cost", "said by"):
-        table.add_column(column)
-    rows = _proposals(statuses)
-    ended = [row for row in rows if row.outcome in ("done", "failed")][-PROPOSALS_SHOWN:]
-    others = [row for row in rows if row.outcome not in ("done", "failed")][-PROPOSALS_SHOWN:]
-    for row in sorted([*ended, *others], key=lambda row: row.at_us):
-        old = f"{row.old_left} - {row.old_right}" if row.old_left else ""
-        table.add_row(
-            _clock(row.at_us),
-            f"{row.left} - {row.right}",
-            old,
-            f"{row.outcome}: {row.reason}" if row.reason else row.outcome,
-            _cost(row),
-            row.broker,
-        )
-    return table
-
-
-def _cost(row: ProposalRecord) -> str:
-    if not row.cost_now or row.cost_then is None:
-        return ""
-    percent = 100 * (row.cost_now - row.cost_then) / row.cost_now
-    return f"{percent:.0f} % less: {row.cost_then:.4g}, not {row.cost_now:.4g}"
-
-
-def _advice(network: Network, statuses: Statuses) -> str:
-    from shoal.overlays.registry import SYSTEMS
-    from shoal.overlays.self_organising.deciding.advice import as_toml, recommend
-    from shoal.overlays.self_organising.parameters import Parameters
-    from shoal.overlays.shapes import TopologyError, check_tree
-
-    parameters = network.system_parameters or SYSTEMS[network.system].parameters()
-    if not isinstance(parameters, Parameters):
-        raise UserError(
-            f"{network.name}: {network.system} recommends no links; self_organising does"
-        )
-    links = {
-        (min(name, link["neighbour"]), max(name, link["neighbour"]))
-        for name, found in statuses.items()
-        for link in (found or {}).get("links", ())
-    }
-    silent = [f"{name} {statuses.why_not(name)}" for name, each in statuses.items() if each is None]
-    if silent:
-        try:
-            check_tree(sorted(statuses), sorted(links))
-        except TopologyError:
-            problem = f"{network.name}: not all links are known: {'; '.join(silent)}"
-            raise UserError(problem) from None
-    advice = recommend(links, _proposals(statuses), parameters.renewed_us, parameters)
-    return as_toml(advice, parameters.heuristic, [*_how_advised(parameters), *silent])
-
-
-def _how_advised(parameters: Parameters) -> Iterator[str]:
-    """What an operator may wonder about."""
-    from shoal.overlays.self_organising.parameters import Mode
-
-    if parameters.frozen:
-        yield "frozen = true: brokers propose no links"
-    elif parameters.mode is Mode.EXCHANGE:
-        yield 'mode = "exchange": brokers exchange links by themselves'
-    else:
-        interval = f"{parameters.interval_us / 1e6:g} s"
-        yield f"by what brokers handled in the last {interval} or so (self_organising.interval_us)"

@@ -6,6 +6,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from shoal.cli.support.errors import UserError
@@ -38,6 +39,16 @@ class Statuses(dict[str, "dict[str, Any] | None"]):
         if broker in self.refusals:
             return f"does not say: {self.refusals[broker]}"
         return self.silences.get(broker, "does not answer")
+
+    def shown(self, table: str) -> list[dict[str, Any]]:
+        """The last rows of a table of the trace, of all brokers, in their order at each."""
+        answers = [each["shown"] for each in self.values() if each is not None]
+        return [row for shown in answers for row in shown.get(table, ())]
+
+
+def clock(at_us: int) -> str:
+    """A moment of today, as tables show it."""
+    return datetime.fromtimestamp(at_us / 1_000_000).strftime("%H:%M:%S")
 
 
 async def ask_status(network: Network, caller: Caller) -> Statuses:

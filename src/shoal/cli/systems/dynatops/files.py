@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 
 from shoal.cli.support.errors import UserError
-from shoal.cli.support.plans.surveys import read_amount, read_amounts, read_rows, read_survey
+from shoal.cli.support.surveys import read_amount, read_amounts, read_rows, read_survey
 from shoal.overlays.dynatops.planning.advising.survey import Broker, Client, Survey
 
 # What a brokers' file may say beside their names.

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from datetime import datetime
-from typing import Any
-
 from rich.table import Table
+
+from shoal.cli.support.live.statuses import Statuses, clock
 
 # Of all brokers together.
 SELECTIONS_SHOWN = 10
 
 
-def selections_table(rows: Sequence[Mapping[str, Any]]) -> Table:
-    """The last decisions to move somebody; those to stay are left out.
-
-    `rows` are `SelectionRecord` and `SubscriberSelectionRecord` as brokers show them.
-    """
+def selected(statuses: Statuses) -> Table:
+    """The last decisions to move somebody; those to stay are left out."""
+    rows = [*statuses.shown("selections"), *statuses.shown("subscriber_selections")]
     table = Table(
         title="why clients were moved",
         caption="load: messages of all brokers together; delay: the mean that was estimated\n"
@@ -30,7 +26,7 @@ def selections_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     moved.sort(key=lambda row: row["decided_us"])
     for row in moved[-SELECTIONS_SHOWN:]:
         table.add_row(
-            datetime.fromtimestamp(row["decided_us"] / 1_000_000).strftime("%H:%M:%S"),
+            clock(row["decided_us"]),
             row.get("publisher") or row.get("subscriber", ""),
             row["broker"],
             row["target"],

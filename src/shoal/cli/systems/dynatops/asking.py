@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from shoal.cli.support.errors import UserError
 from shoal.cli.support.live.statuses import admin_addresses, ask_status
 from shoal.cli.support.live.subscriptions import ask_subscriptions
-from shoal.cli.support.plans.surveys import read_amounts
+from shoal.cli.support.surveys import read_amounts
 from shoal.matching.topics.filters import topic_matches
 from shoal.model import BrokerId
 from shoal.overlays.dynatops.planning.advising.survey import Broker, Client, Survey

@@ -1,1 +1,0 @@
-"""What `shoal plan` reads, and how it says a plan."""

@@ -1,0 +1,26 @@
+"""Who stands where on a live ring, in lines."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from shoal.runtime.network_file import Network
+    from shoal.runtime.operations.caller import Caller
+
+# Systems whose brokers have places, which they can change.
+RINGS = ("dynatops", "bayeux", "geops", "hybrid")
+
+
+def places(network: Network, caller: Caller) -> list[str]:
+    """What its brokers say; UserError says which one does not, or that none stands on a ring."""
+    from shoal.cli.systems.dynatops.asking import ask_places, latest_of
+    from shoal.cli.systems.dynatops.words import ring_in_words
+
+    answers = asyncio.run(ask_places(network, caller))
+    said = latest_of(answers)
+    manager = next(
+        (name for name, each in answers.items() if each and each["is_manager"]), "nobody"
+    )
+    return list(ring_in_words(said, manager))

@@ -1,0 +1,1 @@
+"""Publishers and subscribers that move: why they did."""
