@@ -1,4 +1,4 @@
-"""A system of its own in about 100 lines: flooding on any connected graph, cycles allowed.
+"""A system of its own in some 170 lines: flooding on any connected graph, cycles allowed.
 
 The worked example of "write an overlay" (docs/write-an-overlay.md), and the proof that nothing else
 must change for one: named in `SHOAL_SYSTEMS` it is simulated, run live, judged and reported.  Every

@@ -171,7 +171,7 @@ def _ways(
         if hops > 4:  # round a cycle, where the broker would know that it was there
             continue
         said = clients.driver.onward(broker, asked)
-        assert said is not None
+        assert said is not None, "onward: it must say where a publication goes"
         if said.is_local:
             found.setdefault(broker, set()).add(hops)
         for hop in said.hops:
