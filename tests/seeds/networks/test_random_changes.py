@@ -42,6 +42,11 @@ def test_nor_over_links_that_lose_and_reorder(system: str) -> None:
     assert _run(LOSSY, system, lossy=True) > 1 or CHOSEN
 
 
+def test_a_publisher_that_sets_off_as_a_broker_on_its_way_leaves() -> None:
+    """Its source was asked to be still after it had sent it away: it has to refuse."""
+    assert _run((395,), "pop") > 3 or CHOSEN
+
+
 def leave_at_any_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """A mutant: a broker goes while clients, publishers or tables are on their way through it."""
     monkeypatch.setattr(Leaver, "_is_quiet", lambda self, *_: True)

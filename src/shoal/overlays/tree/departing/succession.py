@@ -12,6 +12,7 @@ last to end.
 | --- | --- | --- |
 | none | Prepare | the centre opens links, and answers when all are up; the others at once |
 | prepared | Stop | holds what does not come from the leaver; answers, each time |
+| prepared | Stop, but something has begun to move | refuses, ends new links, goes on: none |
 | still | Succeed (centre) | turns tables, tells the others, goes on: none |
 | still | Flushed, or the leaver is lost (others) | takes in what comes from the centre alone |
 | still | Succeeded, from the centre | turns tables, ends the link to the leaver, goes on: none |
@@ -169,6 +170,10 @@ class Succession:
         is_centres = neighbour == part.centre and part.is_still
         match message:
             case Stop(turn=turn) if neighbour == part.leaver:
+                if not part.is_still and self.around.is_moving:  # since it was prepared
+                    out.append(Send(neighbour, Refuse(part.attempt)))
+                    self._abandon(now_us, out)
+                    return
                 if not part.is_still:
                     part.is_still = True
                     out.append(Hold((neighbour,)))
