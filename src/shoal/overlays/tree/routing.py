@@ -359,6 +359,8 @@ class TreeRouting(BaseStrategy):
         `ends`.
         """
         old, new = before if ends else None, (behind,) if opens else ()
+        for each in new:
+            self.wants(each)
         turned = turn_tables(self.propagation, turn, before, behind)
         for id in (*turn.known, *(each.id for each in turn.far)):
             # What the two said of these has turned with them, and nobody takes it back.
