@@ -173,11 +173,8 @@ class Succession:
                 if not part.is_still and self.around.is_moving:  # since it was prepared
                     out.append(Send(neighbour, Refuse(part.attempt)))
                     self._abandon(now_us, out)
-                    return
-                if not part.is_still:
-                    part.is_still = True
-                    out.append(Hold((neighbour,)))
-                out.append(Send(neighbour, Stopped(part.attempt, turn)))
+                else:
+                    self._be_still(part, turn, out)
             case Succeed(others=others) if neighbour == part.leaver and part.is_centre:
                 self._take_place(part, others, now_us, out)
             case Flushed() if neighbour == part.leaver and not part.is_centre:
@@ -206,6 +203,13 @@ class Succession:
             out.extend(OpenLink(each) for each in part.new)
         else:
             out.append(Send(leaver, Prepared(part.attempt)))
+
+    def _be_still(self, part: _Part, turn: int, out: list[Effect]) -> None:
+        """Hold what does not come from the leaver, and say so, each time."""
+        if not part.is_still:
+            part.is_still = True
+            out.append(Hold((part.leaver,)))
+        out.append(Send(part.leaver, Stopped(part.attempt, turn)))
 
     def _take_place(
         self, part: _Part, others: tuple[Behind, ...], now_us: int, out: list[Effect]
