@@ -24,14 +24,6 @@ PLANNING = planning()
 OPTIONS = declared_options({name: each.options for name, each in PLANNING.items()})
 
 
-def _about() -> str:
-    """What is printed, by the systems of which it is."""
-    systems: dict[str, list[str]] = {}
-    for name, each in PLANNING.items():
-        systems.setdefault(each.about, []).append(f"`{name}`")
-    return "\n\n".join(f"    {', '.join(names)}: {about}" for about, names in systems.items())
-
-
 def _plan(
     context: typer.Context,
     *,
@@ -59,7 +51,6 @@ def _plan(
     operator_certificate: OperatorCertificate = "",
     said: dict[str, Any],
 ) -> None:
-    """Say who should be where in an overlay.  Nothing is touched."""
     if system not in PLANNING:
         why = f", as {NOT_PLANNED[system]}" if system in NOT_PLANNED else ""
         known = ", ".join(PLANNING)
@@ -78,5 +69,11 @@ def _plan(
         raise UserError(f"no plan: {error}") from error
 
 
+_SYSTEMS: dict[str, list[str]] = {}
+for _name, _planner in PLANNING.items():
+    _SYSTEMS.setdefault(_planner.about, []).append(f"`{_name}`")
+_plan.__doc__ = "\n\n".join([
+    "Say who should be where in an overlay.  Nothing is touched.",
+    *(f"{', '.join(names)}: {about}" for about, names in _SYSTEMS.items()),
+])  # fmt: skip
 plan = with_declared(_plan, "said", OPTIONS)
-plan.__doc__ = f"{_plan.__doc__}\n\n{_about()}"

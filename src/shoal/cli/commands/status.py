@@ -63,7 +63,7 @@ def status(
     if as_json and advise:
         raise UserError("--advise: prints TOML; leave --json out")
     network = read_network(network_file, has_files=False)
-    adviser = ADVISING.get(network.system)
+    adviser = ADVISING.get(network.system) if advise else None
     if advise and adviser is None:
         able = ", ".join(ADVISING)
         raise UserError(f"{network.name}: {network.system} recommends no links; {able} does")
@@ -75,7 +75,7 @@ def status(
         _watch(network, caller, every)
         return
     statuses = asyncio.run(ask_status(network, caller))
-    if advise and adviser is not None:
+    if adviser is not None:
         print(adviser.of_network(network, statuses))
     elif as_json:
         print(json.dumps(statuses, indent=2))

@@ -66,7 +66,7 @@ def _toml(key: str, value: object) -> str:
 PLANNING = Planning(
     OverlayOptions,
     _plan,
-    """print the section of a network file that places brokers best: who sits where, and which tree.
-    Best is the least mean delay of a delivery over shortest ways, nothing congested.  Comments say
-    what was compared.""",
+    "print the section of a network file that places brokers best: who sits where, and which "
+    "tree.  Best is the least mean delay of a delivery over shortest ways, nothing congested.  "
+    "Comments say what was compared.",
 )

@@ -45,6 +45,10 @@ class Statuses(dict[str, "dict[str, Any] | None"]):
         answers = [each["shown"] for each in self.values() if each is not None]
         return [row for shown in answers for row in shown.get(table, ())]
 
+    def in_order(self, table: str) -> list[dict[str, Any]]:
+        """The same, by when they were written."""
+        return sorted(self.shown(table), key=lambda row: row["at_us"])
+
 
 def clock(at_us: int) -> str:
     """A moment of today, as tables show it."""

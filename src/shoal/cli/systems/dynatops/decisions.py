@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rich.table import Table
 
 from shoal.cli.support.live.statuses import Statuses, clock
@@ -17,17 +15,13 @@ def decided(statuses: Statuses) -> Table:
     table = Table(title="who should be elsewhere", title_justify="left")
     for column in ("at", "what", "said by"):
         table.add_column(column)
-    for row in _in_order(statuses, "reconfigurations")[-DECISIONS_SHOWN:]:
+    for row in statuses.in_order("reconfigurations")[-DECISIONS_SHOWN:]:
         what = "brokers stay" if row["outcome"] == "kept" else f"brokers: {row['outcome']}"
         if row["moved"]:
             what = f"{row['moved']} brokers changed places: "
             what += f"saves {row['benefit']:,.0f} for {row['price']:,.0f}"
         table.add_row(clock(row["at_us"]), what, row["broker"])
-    for row in _in_order(statuses, "placements")[-DECISIONS_SHOWN:]:
+    for row in statuses.in_order("placements")[-DECISIONS_SHOWN:]:
         what = f"user {row['client']} should go to {row['target']}"
         table.add_row(clock(row["at_us"]), what, row["broker"])
     return table
-
-
-def _in_order(statuses: Statuses, table: str) -> list[dict[str, Any]]:
-    return sorted(statuses.shown(table), key=lambda row: row["at_us"])

@@ -166,9 +166,11 @@ def _survey(
     return ask_ring(network, read_caller(network, *caller), rates)
 
 
-_ABOUT = """say which users should move to other brokers, and which brokers should change places,
-    each with what it saves and costs, and only if it pays; of files, or, with `--network`, of
-    brokers that run."""
+_ABOUT = (
+    "say which users should move to other brokers, and which brokers should change places, each "
+    "with what it saves and costs, and only if it pays; of files, or, with `--network`, of brokers "
+    "that run."
+)
 
 PLANNING: Mapping[str, Planning] = {
     **dict.fromkeys(RINGS, Planning(TopicOptions, _plan, _ABOUT)),

@@ -52,5 +52,4 @@ def proposals(statuses: Statuses) -> list[ProposalRecord]:
     """What became of links that were proposed, in order."""
     from shoal.overlays.self_organising.records import ProposalRecord
 
-    rows = sorted(statuses.shown("proposals"), key=lambda row: row["at_us"])
-    return [ProposalRecord(**row) for row in rows]
+    return [ProposalRecord(**row) for row in statuses.in_order("proposals")]

@@ -171,8 +171,7 @@ class Succession:
         match message:
             case Stop(turn=turn) if neighbour == part.leaver:
                 if not part.is_still and self.around.is_moving:  # since it was prepared
-                    out.append(Send(neighbour, Refuse(part.attempt)))
-                    self._abandon(now_us, out)
+                    self._refuse(part, now_us, out)
                 else:
                     self._be_still(part, turn, out)
             case Succeed(others=others) if neighbour == part.leaver and part.is_centre:
@@ -265,6 +264,12 @@ class Succession:
         if part.is_still:
             out.append(Release())
 
+    def _refuse(self, part: _Part, now_us: int, out: list[Effect]) -> None:
+        """Tell the leaver, if it is there, that it cannot go now."""
+        if not part.lost:
+            out.append(Send(part.leaver, Refuse(part.attempt)))
+        self._abandon(now_us, out)
+
     def _abandon(self, now_us: int, out: list[Effect]) -> None:
         """All stays as it is; what happened to the leaver's link meanwhile counts now."""
         part = self._part
@@ -310,9 +315,7 @@ class Succession:
         self, part: _Part, neighbour: BrokerId, now_us: int, out: list[Effect], *, is_up: bool
     ) -> None:
         if not is_up or neighbour in part.up:
-            if not part.lost:
-                out.append(Send(part.leaver, Refuse(part.attempt)))
-            self._abandon(now_us, out)
+            self._refuse(part, now_us, out)
             return
         part.up.add(neighbour)
         if part.is_centre and len(part.up) == len(part.new):
