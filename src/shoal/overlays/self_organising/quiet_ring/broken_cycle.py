@@ -3,9 +3,10 @@
 Who has not agreed gives up by itself, and tells all: the first cannot have decided.  Who has agreed
 must be told.  When a link of the cycle is gone, those at its ends ask the other way round (`Doubt`)
 whoever knows, up to the first: if it has not decided it gives up.  Who is linked anew is asked,
-too: a first that has started anew remembers what it has decided, and any other may know.  If it is
-gone for good, and nobody knows, nothing was exchanged; no more did a part that is cut off at both
-ends, unless it sees that the link that goes has ended.  Should the first have decided otherwise,
+too.  If that knows nothing, as it has started anew, the others are asked the other way round, even
+if it is the first: it may have decided, told one, and forgotten.  If nobody knows, nothing was
+exchanged; no more did a part that is cut off at both ends, unless it sees that the link that goes
+has ended.  Should the first have decided otherwise,
 that holds when they meet: links then come and go like any others, and tables are said again.
 """
 

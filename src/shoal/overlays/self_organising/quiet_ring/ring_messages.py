@@ -77,7 +77,7 @@ class Doubt(RingMessage, frozen=True):
 
 
 class Forgotten(RingMessage, frozen=True):
-    """To who is in doubt, from who knows nothing of that exchange: it has decided nothing."""
+    """To who is in doubt, from who knows nothing of that exchange, or not any more."""
 
     key: ExchangeKey
 

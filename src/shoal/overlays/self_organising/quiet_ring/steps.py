@@ -12,7 +12,7 @@ What comes is told apart in `quiet_ring.py`.
 | Verdict: yes | | | | turns its tables, says it on → free |
 | Verdict: no | | drops the new link → free | says it on → free | says it on → free |
 | Doubt | | | gives up | asks on; the first gives up |
-| Forgotten | | | | the first has decided nothing: gives up; of any other asks the other way round |
+| Forgotten | | | | asks the other way round |
 | a link is gone | | gives up | gives up | asks the other way round; the first gives up |
 | time is up | | gives up | gives up | the first gives up |
 """
@@ -243,12 +243,9 @@ class Steps:
             out.append(Send(whom, Doubt(self._key)))
 
     def _presume(self, neighbour: BrokerId, _: Any, now_us: int, out: list[Effect]) -> None:
-        """The first has decided nothing: gives up; of any other asks the other way round."""
+        """Asks the other way round: the first may have forgotten what it has decided, too."""
         ring, breaks = self._checked(neighbour), self._breaks
         if not breaks.is_asked(ring, neighbour):
-            return
-        if neighbour == ring.first:
-            self._say_verdict(False, now_us, out, "the cycle is broken")
             return
         breaks.ignorant.add(neighbour)
         self._ask(ring.across(neighbour), "the cycle is broken", now_us, out)
