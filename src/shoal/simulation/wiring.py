@@ -7,7 +7,7 @@ are there again.  Brokers change that (`OpenLink`, `EndLink`), and faults do not
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -56,10 +56,16 @@ class Wiring:
         """Those to which this broker has lasting links."""
         return tuple(self._lasting.get(broker, ()))
 
-    def forget(self, broker: BrokerId) -> None:
-        """The broker has left: no link of its comes up again."""
+    def forget(self, broker: BrokerId, linked: Iterable[BrokerId]) -> None:
+        """The broker has left: no link of its comes up again.
+
+        Who was still linked to it hears that behind the word that the link is down.
+        """
         for neighbour in self._lasting.pop(broker, []):
             self._lasting[neighbour].remove(broker)
+        noticed_us = self._queue.now_us + DETECTION_US
+        for neighbour in linked:
+            self._queue.push(noticed_us, self._say_departed, (neighbour, broker))
 
     def make_lasting(self, ends: Ends) -> None:
         for source, target in (ends, ends[::-1]):
@@ -83,6 +89,7 @@ class Wiring:
         if _either_way(ends) in self._ending:
             return
         if target not in self._brokers:
+            self._queue.push(now_us + DETECTION_US, self._say_missing, ends)
             self._queue.push(now_us + DETECTION_US, self._say_departed, ends)
             return
         if is_lasting:
@@ -222,8 +229,7 @@ class Wiring:
             node.bring(now_us, LinkChanged(target, LinkState.FAILED))
 
     def _say_departed(self, now_us: int, ends: Ends) -> None:
-        """Tell a broker that a link is not there, and never will be: its other end has left."""
-        self._say_missing(now_us, ends)
+        """Tell a broker, which knows that a link is down, that its other end has left."""
         source, target = ends
         node = self._brokers.get(source)
         if node is not None:

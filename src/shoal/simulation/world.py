@@ -223,8 +223,9 @@ class World:
     def _left(self, now_us: int, broker: BrokerId) -> None:
         if broker in self.departures or broker not in self.brokers:
             return
+        linked = list(self.brokers[broker].links)
         self._stop(now_us, broker, is_told=True)
-        self._wiring.forget(broker)
+        self._wiring.forget(broker, linked)
         self._meters.append(self.brokers.pop(broker).meter)
         self.departures[broker] = now_us
 

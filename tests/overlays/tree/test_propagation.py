@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from shoal.broker.effects import Effect, LinkState, Send
+from shoal.broker.effects import Effect, LinkChanged, LinkState, Send
 from shoal.broker.messages import Advertise, Message, Subscribe, Unadvertise, Unsubscribe
 from shoal.broker.strategy import BrokerContext
 from shoal.overlays.tree.messages import AdvertisementsSaid
@@ -14,6 +14,7 @@ from shoal.overlays.tree.routing import TreeRouting
 from shoal.overlays.tree.system import Parameters
 from tests.broker.transcript import Stage, advertisement, describe, publish, subscription
 from tests.overlays.tree.stages import TREE, busy_stage, stage_with_publisher
+from tests.overlays.tree.told import Told, received
 
 
 def test_advertisements_flood_the_tree_once_over_every_link() -> None:
@@ -258,3 +259,13 @@ class TestTwoSidesSayTheSame:
         self._hear(tree, "B3", Advertise(advertisement("a"), 0))
         self._hear(tree, "B2", Unadvertise("a"))
         assert "a" not in tree.tables.advertisements
+
+
+def test_a_neighbour_that_is_gone_is_told_nothing() -> None:
+    """A publisher had moved to one that left then: it was told for ever that this is forgotten."""
+    broker = Told("B1", "B2", "B3")
+    broker.hears(*received("B3", Advertise(advertisement("a"))))
+    broker.hears(*received("B2", Advertise(advertisement("a"), moves=1)))
+    broker.hears(LinkChanged("B2", LinkState.ENDED))
+    assert broker.says("B3") == [Unadvertise("a")]
+    assert broker.says("B2") == []

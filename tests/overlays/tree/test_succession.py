@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from random import Random
 from unittest.mock import ANY
 
 import pytest
 
 from shoal.broker.effects import (
+    Departed,
     Effect,
     EndLink,
     Hold,
@@ -26,14 +28,13 @@ from shoal.broker.effects import (
     SetTimer,
     TimerFired,
 )
-from shoal.broker.machine import Broker
-from shoal.broker.messages import Advertise, Goodbye, Message, Publish, Subscribe
+from shoal.broker.messages import Advertise, Goodbye, Publish, Subscribe
 from shoal.matching import matches
-from shoal.overlays.registry import strategy_factory
 from shoal.overlays.tree.departing.succession import behind, follow, succeed
 from shoal.overlays.tree.messages import (
     Abandon,
     AdvertisementsSaid,
+    Behind,
     Flushed,
     Prepare,
     Prepared,
@@ -47,6 +48,7 @@ from shoal.overlays.tree.messages import (
 from shoal.overlays.tree.system import Parameters
 from tests.broker.transcript import Stage, advertisement, publication, subscription
 from tests.overlays.tree.stages import busy_stage
+from tests.overlays.tree.told import Told, received
 
 UP, FAILED, ENDED = LinkState.UP, LinkState.FAILED, LinkState.ENDED
 
@@ -120,36 +122,6 @@ def publish_fives(stage: Stage, advertised: list) -> list[str]:  # type: ignore[
 # --- who leaves -----------------------------------------------------------------------------------
 
 
-def broker(name: str, *neighbours: str, system: str = "tree") -> Broker:
-    return Broker(name, neighbours, strategy_factory(system))
-
-
-class Told:
-    """One broker that hears inputs, one each microsecond; `did` is what it did about the last."""
-
-    def __init__(self, name: str, *neighbours: str, system: str = "tree") -> None:
-        self.machine = broker(name, *neighbours, system=system)
-        self.now_us = 0
-        self.did: list[Effect] = []
-
-    def hears(self, *inputs: object) -> Told:
-        for input in inputs:
-            self.now_us += 1
-            self.did = self.machine.handle(input, self.now_us)  # type: ignore[arg-type]
-        return self
-
-    def says(self, neighbour: str) -> list[Message]:
-        return [
-            each.message
-            for each in self.did
-            if isinstance(each, Send) and each.neighbour == neighbour
-        ]
-
-
-def received(neighbour: str, *messages: Message) -> list[Received]:
-    return [Received(neighbour, message) for message in messages]
-
-
 def test_a_leaf_without_clients_ends_its_link_and_has_left() -> None:
     leaf = Told("B3", "B1").hears(Leave())
     assert leaf.did == [EndLink("B1")]
@@ -168,6 +140,47 @@ def test_a_leaf_whose_neighbour_fails_meanwhile_waits_for_it() -> None:
 
 def test_a_broker_alone_leaves_at_once() -> None:
     assert Told("B3").hears(Leave()).did == [Left()]
+
+
+@pytest.mark.parametrize("system", ["tree", "grape", "self_organising"])
+def test_neighbours_that_have_left_are_not_waited_for(system: str) -> None:
+    """One of several that are away must be back first; these never will be."""
+    broker = Told("B3", "B1", "B2", system=system)
+    broker.hears(LinkChanged("B1", FAILED), LinkChanged("B2", FAILED), Leave())
+    assert broker.did == [SetTimer(("leave",), ANY)]
+    broker.hears(Departed("B1"), Departed("B2"))
+    assert broker.hears(TimerFired(("leave",))).did == [Left()]
+
+
+def moved(system: str) -> Told:
+    """B3 has moved from B2, which leaves, to B1; its link to B2 has yet to end."""
+    broker = Told("B3", "B2", system=system)
+    broker.hears(*received("B2", Prepare(1, "B1", ())), LinkChanged("B1", UP))
+    broker.hears(*received("B2", Stop(1, 1), Flushed(1)), *received("B1", Succeeded(1)))
+    assert EndLink("B2") in broker.did
+    return broker
+
+
+def taken_place(system: str) -> Told:
+    """B3 has taken the place of B2, which does not know yet whether B1 has moved."""
+    broker = Told("B3", "B2", system=system)
+    broker.hears(*received("B2", Prepare(1, "B3", ("B1",))), LinkChanged("B1", UP))
+    broker.hears(*received("B2", Stop(1, 1), Succeed(1, (Behind("B1", (), ()),))))
+    assert Send("B1", Succeeded(1)) in broker.did
+    return broker
+
+
+@pytest.mark.parametrize("begin", [moved, taken_place])
+@pytest.mark.parametrize("system", ["tree", "grape", "self_organising"])
+def test_who_has_part_in_a_leave_stays_until_the_leaver_has_seen_it(
+    begin: Callable[[str], Told], system: str
+) -> None:
+    """A link that fails instead of ending says that its broker stays: and all had left but one."""
+    broker = begin(system).hears(Leave())
+    assert broker.did == [SetTimer(("leave",), ANY)]
+    broker.hears(LinkChanged("B2", ENDED), TimerFired(("leave",)))
+    assert EndLink("B1") in broker.did
+    assert Left() in broker.hears(LinkChanged("B1", ENDED)).did
 
 
 def test_a_broker_waits_for_its_clients_to_go() -> None:
@@ -240,6 +253,13 @@ def test_who_does_not_move_stays_with_it(trouble: object) -> None:
     assert Left() not in leaver.did
     tree = leaver.machine.strategy.propagation  # type: ignore[attr-defined]
     assert "B4" not in tree.neighbours
+
+
+@pytest.mark.parametrize("system", ["tree", "self_organising"])
+def test_a_link_that_is_none_of_the_trees_may_fail_while_others_move(system: str) -> None:
+    leaver = all_stopped(stopping(system), 1).hears(LinkChanged("B5", FAILED))
+    leaver.hears(LinkChanged("B3", ENDED), LinkChanged("B4", ENDED))
+    assert EndLink("B1") in leaver.did
 
 
 @pytest.mark.parametrize("system", ["tree", "grape", "pop"])

@@ -170,6 +170,9 @@ class Relocation(AroundTree):
         elif self.migrations.timer(key[1], out):
             self.tracer.left(key[1], out)  # it was told to go and stays
 
+    def departed(self, broker: BrokerId, now_us: int, out: list[Effect]) -> None:
+        self.tree.departed(broker, now_us, out)
+
     def leave(self, now_us: int, out: list[Effect]) -> None:
         self.tree.leave(now_us, out)
 

@@ -45,6 +45,8 @@ class Exchange:
         self._unheard_subscriptions = dict.fromkeys(self._unheard_advertisements)
         # Who has come, and who was there before, until they are given up.
         self._linked: set[BrokerId] = set()
+        # Whose links have come up, and nobody knows yet whether they stay neighbours.
+        self._unmet: set[BrokerId] = set()
         self._former: tuple[BrokerId, ...] = ()
         self._give_up_at_us = 0
         self._owes_advertisements: dict[BrokerId, None] = {}
@@ -107,8 +109,15 @@ class Exchange:
 
     def began_anew(self, neighbour: BrokerId) -> None:
         """The neighbour has forgotten all: nothing is owed to it before it is linked again."""
+        self._unmet.add(neighbour)
         self._owes_advertisements.pop(neighbour, None)
         self._owes_subscriptions.pop(neighbour, None)
+
+    def meets(self, neighbour: BrokerId) -> bool:
+        """It is known now; whether what it was told since its link came up was not for good."""
+        is_unmet = neighbour in self._unmet
+        self._unmet.discard(neighbour)
+        return is_unmet
 
     def dismiss(self, neighbour: BrokerId, out: list[Effect]) -> None:
         """A broker that was expected is no neighbour any more."""
@@ -144,7 +153,9 @@ class Exchange:
         """These neighbours, which know all, have taken the place of one, if any."""
         if old is not None:
             self.unlinked(old)
-        self._linked.update(new)
+        for each in new:
+            self._linked.add(each)
+            self._unmet.discard(each)
 
     def is_telling(self, neighbour: BrokerId) -> bool:
         """Whether the neighbour has yet to say that these are all its advertisements."""

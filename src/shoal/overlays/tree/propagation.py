@@ -149,7 +149,7 @@ class Propagation:
             out.append(Send(other, Unadvertise(advertisement_id)))
             return
         self.withdraw(row, out)
-        if hop is not None:
+        if hop is not None and hop in self.neighbours:
             if row.has_turned:
                 # The neighbour was told while the row was on this side, and may have believed
                 # that after it removed its own.

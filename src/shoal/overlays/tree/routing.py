@@ -91,8 +91,6 @@ class TreeRouting(BaseStrategy):
         self.tables = self.propagation.tables
         self.forwarding = Forwarding(self.broker, self._neighbours, self.tables.routes)
         self._exchange = Exchange(context.expected)
-        # Neighbours of which it is not known whether they stay such, and what they were told since.
-        self._unmet: set[BrokerId] = set()
         self._leaver = Leaver(context.random, self.propagation, self._exchange, context.expected)
         self._succession = Succession(
             self.broker, self.propagation, self._exchange, self, lambda: self._leaver.is_engaged
@@ -247,6 +245,11 @@ class TreeRouting(BaseStrategy):
             neighbour, state, self._succession, now_us, out
         )
 
+    def parts(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> bool:
+        """A link is none of the tree's any more, before it ends; whether that waits."""
+        self._leaver.parts(now_us, out)
+        return self.defers(LinkChanged(neighbour, LinkState.ENDED))
+
     def defers(self, what: LinkChanged | TimerFired) -> bool:
         """Whether tables must not change now; then it comes when they may."""
         return self._succession.defers(what)
@@ -273,6 +276,10 @@ class TreeRouting(BaseStrategy):
         others = [each for each in neighbours if each not in (self.broker, *self._neighbours)]
         self._leaver.inherit(others, now_us, out)
 
+    def departed(self, broker: BrokerId, now_us: int, out: list[Effect]) -> None:
+        """It is not away, and who leaves does not wait for it."""
+        self._leaver.forget(broker)
+
     def leave(self, now_us: int, out: list[Effect]) -> None:
         """Its neighbours take its place."""
         self._leaver.leave(self._succession, now_us, out)
@@ -293,10 +300,8 @@ class TreeRouting(BaseStrategy):
         up = state is LinkState.UP
         self._leaver.relinked(neighbour, state, now_us, out)
         is_back = up and self.is_neighbour(neighbour)
-        if neighbour in self._unmet:
-            self._unmet.discard(neighbour)
-            if up:
-                self.propagation.take_back_told(neighbour, out)
+        if self._exchange.meets(neighbour) and up:
+            self.propagation.take_back_told(neighbour, out)
         self.propagation.unlink(neighbour)
         if not is_back:
             self._exchange.unlinked(neighbour)
@@ -314,12 +319,15 @@ class TreeRouting(BaseStrategy):
         """
         self._exchange.began_anew(neighbour)
         self.tables.forget_told(neighbour)
-        self._unmet.add(neighbour)
 
     @property
     def is_parting(self) -> bool:
         """Whether this broker leaves, and has said that its last links end."""
         return self._leaver.is_parting
+
+    def opens(self, neighbour: BrokerId) -> bool:
+        """Whether a link to this broker is to take the place of a neighbour that leaves."""
+        return self._succession.opens(neighbour)
 
     def wants(self, neighbour: BrokerId) -> None:
         """Both ends of a link have agreed that it is one of the tree's."""

@@ -1,7 +1,8 @@
 """How a broker leaves a tree: its neighbours take its place (`succession.py`), then it has none.
 
 It waits until it is *quiet*: no clients, no publisher on its way through it, all tables said, of no
-subscription two words, and nobody away who may come back, for a minute at most.  Where all
+subscription two words, nobody away who may come back, for a minute at most, and nobody leaving in
+whose place it or its centre has come: that one would not know whether it has moved.  Where all
 neighbours are away, and they are several, it waits for one of them.  A leaf then ends its link,
 over which it says last who is away.  An inner broker prepares its neighbours, one of which is the
 centre, stops them, and asks again in turn until nothing came in between: tables that answer each
@@ -138,6 +139,11 @@ class Leaver:
         """A neighbour's link is not up."""
         self._away.setdefault(neighbour, now_us)
 
+    def parts(self, now_us: int, out: list[Effect]) -> None:
+        """A neighbour is none any more, though its link has not ended: others have to be asked."""
+        if self.state in (State.LINKING, State.STOPPING):
+            self._abandon(now_us, out)
+
     def inherit(self, neighbours: Iterable[BrokerId], now_us: int, out: list[Effect]) -> None:
         """Link up to these, which are away, as to its neighbours."""
         for each in neighbours:
@@ -179,6 +185,7 @@ class Leaver:
         tables = self._propagation.tables
         return not (
             succession.around.is_moving
+            or succession.is_awaited
             or any(now_us < since_us + ABSENCE_US for since_us in self._away.values())
             # Only this broker knows of all of them: one must be back, to be told of the others.
             or (len(self._away) > 1 and not self._propagation.neighbours)
@@ -317,17 +324,18 @@ class Leaver:
         out: list[Effect],
     ) -> bool:
         """A link changed; whether the tables do not change for it now."""
+        is_up = state is LinkState.UP
         match self.state:
             case State.LINKING | State.STOPPING:
                 self._abandon(now_us, out)
-            case State.SUCCEEDING:
+            case State.SUCCEEDING if is_up or neighbour in self._propagation.neighbours:
                 if state is LinkState.ENDED:
                     succession.around.parting([neighbour], now_us, out)
                 self._changes.append(LinkChanged(neighbour, state))
                 self._is_whole &= state is LinkState.ENDED
                 self._resolve(neighbour, succession, now_us, out)
                 return True
-            case State.ENDING if state is LinkState.UP:
+            case State.ENDING if is_up:
                 self._return(succession, now_us, out)
             case State.ENDING if state is LinkState.FAILED and not self._changes:
                 # Nobody has its place: whoever is back would look for it for ever.

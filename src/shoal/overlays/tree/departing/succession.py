@@ -129,6 +129,8 @@ class Succession:
         self._deferred: list[Deferred] = []
         # Links that may still come up though nobody wants them any more, and until when.
         self._unwanted: dict[BrokerId, int] = {}
+        # Neighbours whose place others have taken, and to which the links have yet to end.
+        self._replaced: set[BrokerId] = set()
         # By neighbour that leaves, whom it has left to this broker: for when their link has ended.
         self._absent: dict[BrokerId, tuple[BrokerId, ...]] = {}
 
@@ -136,6 +138,15 @@ class Succession:
     def is_free(self) -> bool:
         """Whether no neighbour of this broker's is about to leave."""
         return self._part is None
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether a neighbour that leaves has yet to see that this broker has moved, or stays."""
+        return bool(self._replaced)
+
+    def opens(self, neighbour: BrokerId) -> bool:
+        """Whether a link to this broker is one of those that take a leaver's place."""
+        return self._part is not None and neighbour in self._part.new
 
     def defers(self, what: Deferred) -> bool:
         """Whether this must wait until the broker goes on; it comes then."""
@@ -248,6 +259,8 @@ class Succession:
                 self.around.relink(each, LinkState.ENDED, now_us, out)
 
     def _go_on(self, part: _Part, now_us: int, out: list[Effect]) -> None:
+        if not part.lost:
+            self._replaced.add(part.leaver)
         self._exchange.replaced(part.leaver, part.new)
         out.extend(LinkReady(each) for each in part.new)
         self.around.replaced(part.leaver, part.new, now_us, out)
@@ -290,11 +303,12 @@ class Succession:
 
     def link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> bool:
         """A link changed; whether that is no affair of the tree's, or waits."""
+        self._replaced.discard(neighbour)
         absent = self._absent.pop(neighbour, ())
         if absent and state is LinkState.ENDED:
             self.around.inherit(absent, now_us, out)
         part, is_up = self._part, state is LinkState.UP
-        if part is not None and neighbour in part.new:
+        if part is not None and self.opens(neighbour):
             self._new_link(part, neighbour, now_us, out, is_up=is_up)
             return True
         if part is not None and neighbour == part.leaver:

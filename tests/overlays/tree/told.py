@@ -1,0 +1,38 @@
+"""One broker that a test tells everything, for tests of what it says and does."""
+
+from __future__ import annotations
+
+from shoal.broker.effects import Effect, Received, Send
+from shoal.broker.machine import Broker
+from shoal.broker.messages import Message
+from shoal.overlays.registry import strategy_factory
+
+
+def broker(name: str, *neighbours: str, system: str = "tree") -> Broker:
+    return Broker(name, neighbours, strategy_factory(system))
+
+
+class Told:
+    """One broker that hears inputs, one each microsecond; `did` is what it did about the last."""
+
+    def __init__(self, name: str, *neighbours: str, system: str = "tree") -> None:
+        self.machine = broker(name, *neighbours, system=system)
+        self.now_us = 0
+        self.did: list[Effect] = []
+
+    def hears(self, *inputs: object) -> Told:
+        for input in inputs:
+            self.now_us += 1
+            self.did = self.machine.handle(input, self.now_us)  # type: ignore[arg-type]
+        return self
+
+    def says(self, neighbour: str) -> list[Message]:
+        return [
+            each.message
+            for each in self.did
+            if isinstance(each, Send) and each.neighbour == neighbour
+        ]
+
+
+def received(neighbour: str, *messages: Message) -> list[Received]:
+    return [Received(neighbour, message) for message in messages]
