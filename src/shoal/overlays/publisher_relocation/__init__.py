@@ -20,6 +20,8 @@ Two messages per link of the path. When something fails on the way, nobody rolls
 - A move that was not whole leaves claims in doubt: brokers do not tell others of them. A publisher
   that stays where it is (there is no way back, or this was it) says so, under the number of that
   move.
+- A broker of the path may have left before the move came: it goes round it, as the tables have
+  turned. A target that is about to leave sends the publisher back.
 - So that no subscription is taken back meanwhile, rows wait: at a broker that the publisher left,
   until the update turns them; at a break, when a move has just turned them towards it. After 30 s
   they go.

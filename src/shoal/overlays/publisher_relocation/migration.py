@@ -30,6 +30,8 @@ Nobody rolls anything back: a move that fails is followed by a move back, over t
     turned by a move          that is not whole              as they are, in doubt: told to others
                                                              as of the move before
 
+- *A broker on the path has left*: the move goes round it (`paths.py`).
+- *The target leaves*: it takes nobody in any more, and the publisher goes back.
 - *The path breaks*: what is left of it ends in a complete message that is not whole.  The target
   tells the publisher, which goes back to its source.  There the rows are held or adopted by the
   broker at the break, so that no subscription was taken back and none has to come again.  Should
@@ -52,15 +54,20 @@ publisher's own broker died, while its advertisements spread anew.
 
 from __future__ import annotations
 
-from itertools import pairwise
-from typing import NamedTuple
-
 from shoal.broker.effects import CancelTimer, Effect, LinkState, Notify, Send, SetTimer, TimerKey
 from shoal.broker.messages import Advertise
 from shoal.broker.strategy import ProtocolError
 from shoal.clients.messages import MigrationAdvertisement, Paused, Relocate, Resume
 from shoal.model import Advertisement, BrokerId, ClientId, SubscriptionId
 from shoal.overlays.publisher_relocation.messages import MigrationComplete, MigrationUpdate
+from shoal.overlays.publisher_relocation.paths import (
+    Move,
+    Path,
+    check_path,
+    check_position,
+    next_hop,
+    without_next,
+)
 from shoal.overlays.publisher_relocation.retractions import Retractions
 from shoal.overlays.tree.routing import TreeRouting
 from shoal.overlays.tree.routing_table import AdvertisementEntry
@@ -76,15 +83,6 @@ LEAVE_TIMEOUT_US = 10_000_000
 # The first part of the keys of the timers set here; the second is the publisher.
 TIMER = "migration"
 
-Path = tuple[BrokerId, ...]
-
-
-class _Move(NamedTuple):
-    """One move of a publisher: from the first broker of the path to its last."""
-
-    path: Path
-    moves: int
-
 
 class Migrations:
     """The migrations that pass through one broker, as changes to its tree routing."""
@@ -93,7 +91,7 @@ class Migrations:
         self._tree = tree
         self._propagation, self._publishers = tree.propagation, tree.publishers
         # Migrations whose update has passed here and whose complete message has not.
-        self._passing: dict[ClientId, _Move] = {}
+        self._passing: dict[ClientId, Move] = {}
         # Local publishers, and the number of the move that brought each here.
         self._arrived: dict[ClientId, int] = {}
         # At a source: publishers that were told to go and whose marker has not come.
@@ -118,14 +116,18 @@ class Migrations:
         out: list[Effect],
     ) -> None:
         """At the target: the publisher is coming."""
-        move = _Move(message.path, message.moves)
-        self._check_path(move.path)
-        if move.path[-1] != self._tree.broker:
-            raise ProtocolError(f"{publisher} does not migrate to {self._tree.broker}: {move.path}")
+        path, here = message.path, self._tree.broker
+        check_path(path)
+        if path[-1] != here:
+            raise ProtocolError(f"{publisher} does not migrate to {here}: {path}")
         for advertisement in message.advertisements:
             self._tree.check_advertisement(publisher, advertisement)
-        if self._is_outdated(publisher, move, message.advertisements):
+        if self._is_outdated(publisher, message.moves, message.advertisements):
             return  # it has given up meanwhile, and that was heard first
+        if self._tree.is_parting:
+            out.append(Notify(publisher, Resume(message.moves, whole=False)))
+            return
+        move = self._move(path, message.moves, message.advertisements)
         self._publishers.detach(publisher)
         self._publishers.attach(publisher, message.advertisements)
         self.arrived(publisher, move.moves)
@@ -140,24 +142,25 @@ class Migrations:
         self, neighbour: BrokerId, message: MigrationUpdate, now_us: int, out: list[Effect]
     ) -> None:
         """On the path: the publisher now is in `neighbour`'s direction."""
-        publisher, move = message.publisher, _Move(message.path, message.moves)
-        self._check_position(move.path, neighbour, towards_target=True)
+        publisher, path = message.publisher, message.path
+        check_position(path, self._tree.broker, neighbour, towards_target=True)
         for advertisement in message.advertisements:
             self._tree.check_advertisement(publisher, advertisement)
-        outdated = self._is_outdated(publisher, move, message.advertisements)
+        move = self._move(path, message.moves, message.advertisements)
+        outdated = self._is_outdated(publisher, move.moves, message.advertisements)
         if not outdated:
             self._begin(publisher, move, message.advertisements, out)
         for subscription_id in message.retracted:
             self._take_back(neighbour, subscription_id, out)
         if outdated:
             self._tell_newer(neighbour, message.advertisements, move, out)
-            out.append(Send(neighbour, MigrationComplete(publisher, *move, whole=False)))
+            out.append(Send(neighbour, _complete(publisher, move, whole=False)))
         else:
             self._turn(publisher, move, message.advertisements, now_us, out)
 
     def paused(self, publisher: ClientId, message: Paused, now_us: int, out: list[Effect]) -> None:
         """At the source: the publisher has sent its last publication here."""
-        self._check_path(message.path)
+        check_path(message.path)
         if message.path[0] != self._tree.broker:
             raise ProtocolError(f"{publisher} does not leave {self._tree.broker}: {message.path}")
         # A broker that restarted meanwhile knows nothing of it, and has nothing to hold.
@@ -166,9 +169,10 @@ class Migrations:
 
     def complete(self, neighbour: BrokerId, message: MigrationComplete, out: list[Effect]) -> None:
         """On the path: everything the source sent has passed."""
-        self._check_position(message.path, neighbour, towards_target=False)
+        check_position(message.path, self._tree.broker, neighbour, towards_target=False)
+        move = self._passing.get(message.publisher)
         # Else it comes late: the publisher has moved on, or the move ended at a break.
-        if self._passing.get(message.publisher) == (message.path, message.moves):
+        if move is not None and move.is_said(message.path, message.moves):
             self._finish(message.publisher, message.whole, out)
 
     def left(self, client: ClientId, now_us: int, out: list[Effect]) -> None:
@@ -237,41 +241,39 @@ class Migrations:
 
     # --- what is refused ----------------------------------------------------------------------
 
-    def _check_path(self, path: Path) -> None:
-        if len(path) < 2 or len(set(path)) != len(path):
-            raise ProtocolError(f"{path} is not a path of a migration")
-
-    def _check_position(self, path: Path, neighbour: BrokerId, *, towards_target: bool) -> None:
-        """ProtocolError unless `neighbour` is the one next to this broker on the path."""
-        self._check_path(path)
-        here = self._tree.broker
-        link = (here, neighbour) if towards_target else (neighbour, here)
-        if link not in pairwise(path):
-            raise ProtocolError(f"{neighbour} cannot send a migration over {path} to {here}")
-
     def _is_outdated(
-        self, publisher: ClientId, move: _Move, advertisements: tuple[Advertisement, ...]
+        self, publisher: ClientId, moves: int, advertisements: tuple[Advertisement, ...]
     ) -> bool:
         """Whether a later move of the publisher is known here."""
         passing = self._passing.get(publisher)
-        if passing is not None and passing.moves >= move.moves:
+        if passing is not None and passing.moves >= moves:
             return True
-        if self._arrived.get(publisher, -1) >= move.moves:
+        if self._arrived.get(publisher, -1) >= moves:
             return True
         rows = (self._tree.tables.advertisements.get(row.id) for row in advertisements)
-        return any(row is not None and row.moves > move.moves for row in rows)
+        return any(row is not None and row.moves > moves for row in rows)
 
     # --- steps --------------------------------------------------------------------------------
 
     def _hop(self, path: Path, step: int) -> BrokerId | None:
         """The next broker on the path towards the target (1) or the source (-1)."""
-        position = path.index(self._tree.broker) + step
-        return path[position] if 0 <= position < len(path) else None
+        return next_hop(path, self._tree.broker, step)
+
+    def _move(self, path: Path, moves: int, advertisements: tuple[Advertisement, ...]) -> Move:
+        """A move comes here; where the next broker has left, its path is as the rows are now."""
+        source_hop, now = self._hop(path, -1), path
+        if source_hop is not None and not self._tree.is_neighbour(source_hop):
+            rows = map(self._tree.tables.advertisements.get, (each.id for each in advertisements))
+            hops = (row.last_hop for row in rows if row is not None)
+            hop = next((each for each in hops if each is not None), None)
+            if hop is not None and self._tree.is_neighbour(hop):
+                now = without_next(path, self._tree.broker, hop)
+        return Move(now, moves, path)
 
     def _begin(
         self,
         publisher: ClientId,
-        move: _Move,
+        move: Move,
         advertisements: tuple[Advertisement, ...],
         out: list[Effect],
     ) -> None:
@@ -296,7 +298,7 @@ class Migrations:
     def _turn(
         self,
         publisher: ClientId,
-        move: _Move,
+        move: Move,
         advertisements: tuple[Advertisement, ...],
         now_us: int,
         out: list[Effect],
@@ -322,7 +324,7 @@ class Migrations:
             out.append(Send(source_hop, update))
 
     def _turn_row(
-        self, advertisement: Advertisement, move: _Move, now_us: int, out: list[Effect]
+        self, advertisement: Advertisement, move: Move, now_us: int, out: list[Effect]
     ) -> AdvertisementEntry:
         """The advertisement's row, which lies towards the target from now on."""
         propagation = self._propagation
@@ -350,7 +352,7 @@ class Migrations:
         self,
         neighbour: BrokerId,
         advertisements: tuple[Advertisement, ...],
-        move: _Move,
+        move: Move,
         out: list[Effect],
     ) -> None:
         """The neighbour may not be on the path of the later move, and would never hear of it."""
@@ -410,9 +412,9 @@ class Migrations:
             elif publisher not in self._held:
                 self._withdraw(publisher, out)
         elif self._tree.is_neighbour(target_hop):
-            out.append(Send(target_hop, MigrationComplete(publisher, *move, whole)))
+            out.append(Send(target_hop, _complete(publisher, move, whole=whole)))
 
-    def _doubt(self, publisher: ClientId, move: _Move) -> None:
+    def _doubt(self, publisher: ClientId, move: Move) -> None:
         """Who is not told that all is whole goes back, or says that it stays.
 
         Until then nobody hears anew that it is here: what is taken back for that would be missed
@@ -423,6 +425,10 @@ class Migrations:
             row = tables.advertisements[id]
             if row.moves == move.moves:
                 row.adopted = True
+
+
+def _complete(publisher: ClientId, move: Move, *, whole: bool) -> MigrationComplete:
+    return MigrationComplete(publisher, move.heard, move.moves, whole)
 
 
 def _timer(publisher: ClientId) -> TimerKey:

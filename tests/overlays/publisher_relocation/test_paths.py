@@ -1,0 +1,76 @@
+"""Publishers that move where a broker of their path has left, or leaves: nobody else notices."""
+
+from __future__ import annotations
+
+import pytest
+
+from shoal.broker.effects import Leave, LinkChanged, LinkState, Notify, Requested, Send
+from shoal.broker.messages import Advertise, Message, Subscribe
+from shoal.clients.messages import MigrationAdvertisement, Paused, Resume
+from shoal.overlays.publisher_relocation.messages import MigrationComplete, MigrationUpdate
+from tests.broker.transcript import subscription
+from tests.overlays.publisher_relocation.one_publisher import A
+from tests.overlays.tree.told import Told, received
+
+# B2 is no more, and B3 is linked to B7 in its place.
+TRACED = ("B1", "B2", "B3")
+BY_NOW = ("B1", "B7", "B3")
+
+
+def with_subscriber(name: str, *neighbours: str) -> Told:
+    """It knows a, which P has advertised beyond the first neighbour, and has a subscriber of it."""
+    return Told(name, *neighbours, system="grape").hears(
+        *received(neighbours[0], Advertise(A)),
+        Requested("C", Subscribe(subscription("s"))),
+    )
+
+
+def sent(told: Told) -> list[tuple[str, Message]]:
+    return [(each.neighbour, each.message) for each in told.did if isinstance(each, Send)]
+
+
+def test_a_target_sends_the_update_where_the_source_lies_now() -> None:
+    target = with_subscriber("B3", "B7")
+    target.hears(Requested("P", MigrationAdvertisement(TRACED, (A,), 1)))
+    # Nothing is advertised anew, and no subscription is taken back before all has come.
+    assert sent(target) == [("B7", MigrationUpdate("P", BY_NOW, (A,), ("s",), 1))]
+    target.hears(*received("B7", MigrationComplete("P", BY_NOW, 1, whole=True)))
+    assert Notify("P", Resume(1, whole=True)) in target.did
+
+
+def test_a_broker_on_the_path_tells_the_target_of_the_path_that_it_knows() -> None:
+    broker = with_subscriber("B3", "B7", "B4")
+    traced, by_now = (*TRACED, "B4"), (*BY_NOW, "B4")
+    broker.hears(*received("B4", MigrationUpdate("P", traced, (A,), (), 1)))
+    assert ("B7", MigrationUpdate("P", by_now, (A,), ("s",), 1)) in sent(broker)
+    broker.hears(*received("B7", MigrationComplete("P", by_now, 1, whole=True)))
+    assert sent(broker) == [("B4", MigrationComplete("P", traced, 1, whole=True))]
+
+
+def test_the_source_may_have_taken_the_leavers_place() -> None:
+    target = with_subscriber("B3", "B1")
+    target.hears(Requested("P", MigrationAdvertisement(TRACED, (A,), 1)))
+    assert sent(target) == [("B1", MigrationUpdate("P", ("B1", "B3"), (A,), ("s",), 1))]
+
+
+@pytest.mark.parametrize("path", [("B2", "B3"), TRACED])
+def test_a_path_that_cannot_go_on_is_broken(path: tuple[str, ...]) -> None:
+    """The source itself is gone, or nobody knows where it is."""
+    target = Told("B3", "B7", system="grape")
+    if path[0] == "B2":
+        target.hears(*received("B7", Advertise(A)))
+    target.hears(Requested("P", MigrationAdvertisement(path, (A,), 1)))
+    assert Notify("P", Resume(1, whole=False)) in target.did
+
+
+def test_a_target_that_leaves_sends_the_publisher_back() -> None:
+    leaf = Told("B3", "B2", system="grape").hears(*received("B2", Advertise(A)), Leave())
+    leaf.hears(Requested("P", MigrationAdvertisement(TRACED, (A,), 1)))
+    assert leaf.did == [Notify("P", Resume(1, whole=False))]
+    leaf.hears(Requested("P", Paused(TRACED[::-1], 2)))
+    assert (
+        leaf.hears(LinkChanged("B2", LinkState.ENDED)).machine.strategy.tables.sizes[
+            "advertisements"
+        ]
+        == 0
+    )
