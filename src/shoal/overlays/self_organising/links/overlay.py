@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from shoal.broker.effects import (
+    CancelTimer,
     Effect,
     EndLink,
     LinkReady,
@@ -148,6 +149,7 @@ class Overlay:
 
     def _link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
         was_up = neighbour in self._up
+        out.append(CancelTimer((GREET, neighbour)))  # it was for the link as it was before
         self._waiting.forget(self._meet, neighbour)
         self._ending.discard(neighbour)
         self.tree.propagation.turned.pop(neighbour, None)
@@ -364,7 +366,7 @@ class Overlay:
         if is_in and not is_up:
             # It may have failed as it was to end, and nobody sees to it any more.
             out.append(OpenLink(neighbour, is_lasting=True))
-        elif is_up and not is_in and not self._ring.opens(neighbour):
+        elif is_up and not (is_in or self._ring.opens(neighbour) or self.tree.opens(neighbour)):
             self._greet(neighbour, out)
 
     def _greet(self, neighbour: BrokerId, out: list[Effect]) -> None:
@@ -416,7 +418,7 @@ class Overlay:
 
     def _part(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
         """The link does not belong to the tree."""
-        if self.tree.is_neighbour(neighbour):
+        if self.tree.is_neighbour(neighbour) and not self.tree.parts(neighbour, now_us, out):
             self._routing.relink(neighbour, LinkState.ENDED, now_us, out)
         if self.tree.is_ready or any(self.memory.neighbours):
             self.tree.dismiss(neighbour, out)
