@@ -138,6 +138,12 @@ def test_a_leaf_whose_neighbour_fails_meanwhile_waits_for_it() -> None:
     assert leaf.hears(LinkChanged("B1", ENDED)).did == [Left()]
 
 
+def test_a_link_that_is_none_of_the_trees_may_fail_as_a_leafs_ends() -> None:
+    leaf = Told("B3", "B1").hears(Leave(), LinkChanged("B2", FAILED))
+    assert leaf.did == []
+    assert leaf.hears(LinkChanged("B1", ENDED)).did == [Left()]
+
+
 def test_a_broker_alone_leaves_at_once() -> None:
     assert Told("B3").hears(Leave()).did == [Left()]
 

@@ -6,8 +6,8 @@ whoever knows, up to the first: if it has not decided it gives up.  Who is linke
 too.  If that knows nothing, as it has started anew, the others are asked the other way round, even
 if it is the first: it may have decided, told one, and forgotten.  If nobody knows, nothing was
 exchanged; no more did a part that is cut off at both ends, unless it sees that the link that goes
-has ended.  Should the first have decided otherwise,
-that holds when they meet: links then come and go like any others, and tables are said again.
+has ended.  Should the first have decided otherwise, that holds when they meet: links then come and
+go like any others, and tables are said again.
 """
 
 from __future__ import annotations

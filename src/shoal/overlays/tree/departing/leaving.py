@@ -337,6 +337,8 @@ class Leaver:
                 return True
             case State.ENDING if is_up:
                 self._return(succession, now_us, out)
+            case State.ENDING if neighbour not in self._awaited:
+                pass  # it is none of the tree's
             case State.ENDING if state is LinkState.FAILED and not self._changes:
                 # Nobody has its place: whoever is back would look for it for ever.
                 out.append(OpenLink(neighbour, is_lasting=True))
