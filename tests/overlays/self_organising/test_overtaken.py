@@ -81,7 +81,8 @@ def test_who_takes_a_leavers_place_says_so_later_than_others_whose_clocks_are_ah
     out: list[Effect] = []
     facts = {STANDINGS: msgspec.to_builtins(known)}
     forced.start(Started(former=(), give_up_us=60_000_000, facts=facts), 40, out)
-    forced.overlay.replaced("B1", ("B5", "B6"), 50, out)
+    for name, is_in in (("B1", False), ("B5", True), ("B6", True)):
+        forced.overlay.settled(name, 50, is_in=is_in)
     found = {name: forced.overlay.memory.standing(name) for name in ("B1", "B5", "B6")}
     assert found == {
         "B1": Standing(False, 901),

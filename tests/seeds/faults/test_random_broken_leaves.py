@@ -61,6 +61,10 @@ def test_what_was_found_where_links_are_exchanged() -> None:
     _run((80018,), "self_organising", patient=True)
     # A broker looked for one that had left as it was away.
     _run((80024,), "self_organising")
+    # A centre died before anybody had heard of it, and remembered that it had the place.
+    _run((510,), "self_organising")
+    # Who had started again left at once, as none of the links that it remembered were up.
+    _run((506,), "self_organising", lossy=True)
 
 
 @pytest.mark.parametrize("seed", [4, 7])

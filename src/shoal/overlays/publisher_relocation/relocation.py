@@ -201,6 +201,9 @@ class Relocation(AroundTree):
         publishers = self.tables.published.clients
         self.tracer.link(neighbour, state is LinkState.UP, publishers, now_us, out)
 
+    def settled(self, neighbour: BrokerId, now_us: int, *, is_in: bool) -> None:
+        self.tree.settled(neighbour, now_us, is_in=is_in)
+
     def parting(self, neighbours: Iterable[BrokerId], now_us: int, out: list[Effect]) -> None:
         self.tree.parting(neighbours, now_us, out)
 

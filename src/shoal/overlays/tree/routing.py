@@ -268,6 +268,9 @@ class TreeRouting(BaseStrategy):
     ) -> None:
         """The tables have turned, and that is all."""
 
+    def settled(self, neighbour: BrokerId, now_us: int, *, is_in: bool) -> None:
+        """A plain tree's links are those that are up."""
+
     def parting(self, neighbours: Iterable[BrokerId], now_us: int, out: list[Effect]) -> None:
         """A plain tree's links go with their brokers."""
 
@@ -335,6 +338,8 @@ class TreeRouting(BaseStrategy):
 
     def expect(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
         """There is a link to this broker, too, of which nothing was known as this one started."""
+        if not self.is_neighbour(neighbour):
+            self._leaver.misses(neighbour, now_us)
         self._exchange.expect(neighbour, now_us, out)
 
     def dismiss(self, neighbour: BrokerId, out: list[Effect]) -> None:

@@ -339,12 +339,15 @@ class Overlay:
     def replaced(
         self, old: BrokerId | None, new: tuple[BrokerId, ...], now_us: int, out: list[Effect]
     ) -> None:
-        """A neighbour leaves the network, and others take its place."""
-        if old is not None:
-            self.memory.settle(old, now_us, is_in=False)
-        for each in new:
-            self.memory.settle(each, now_us, is_in=True)
+        """A neighbour leaves the network, and others take its place.
+
+        The centre remembers none of its new links before their other ends have heard of them.
+        """
         self._routing.replaced(old, new, now_us, out)
+
+    def settled(self, neighbour: BrokerId, now_us: int, *, is_in: bool) -> None:
+        """Both ends of a link know whether it belongs to the tree, as a neighbour has left."""
+        self.memory.settle(neighbour, now_us, is_in=is_in)
 
     def parting(self, neighbours: Iterable[BrokerId], now_us: int, out: list[Effect]) -> None:
         """This broker leaves: nobody is to bring back the links that it ends, nor it those."""

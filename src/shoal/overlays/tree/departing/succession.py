@@ -88,6 +88,9 @@ class Around(Protocol):
     ) -> None:
         """These neighbours have taken the place of one, if any, and the tables have turned."""
 
+    def settled(self, neighbour: BrokerId, now_us: int, *, is_in: bool) -> None:
+        """Both ends know now whether the link to this broker belongs to the tree."""
+
     def parting(self, neighbours: Iterable[BrokerId], now_us: int, out: list[Effect]) -> None:
         """This broker leaves: its links to these have ended, or are about to."""
 
@@ -169,6 +172,7 @@ class Succession:
             return
         if type(message) is Succeeded and self._propagation.has_link(neighbour):
             out.append(OpenLink(neighbour, is_lasting=True))
+            self.around.settled(neighbour, now_us, is_in=True)
             return
         if isinstance(message, Stayed):
             self._lose(message.brokers, now_us, out)
@@ -245,6 +249,8 @@ class Succession:
             OpenLink(part.centre, is_lasting=True),
             EndLink(part.leaver),
         ]
+        self.around.settled(part.leaver, now_us, is_in=False)
+        self.around.settled(part.centre, now_us, is_in=True)
         self._go_on(part, now_us, out)
 
     def _lose(self, brokers: tuple[BrokerId, ...], now_us: int, out: list[Effect]) -> None:
