@@ -46,8 +46,11 @@ class Bare:
     def is_neighbour(self, broker: str) -> bool:
         return broker in self.neighbours
 
-    def takes_link(self, *arguments: Any) -> bool:
+    def _no(self, *arguments: Any) -> bool:
+        """No broker leaves."""
         return False
+
+    takes_link = parts = opens = _no
 
     def relink(self, neighbour: str, state: LinkState, *_: Any) -> None:
         self.neighbours.pop(neighbour, None)

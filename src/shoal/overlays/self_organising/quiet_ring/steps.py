@@ -243,7 +243,8 @@ class Steps:
             out.append(Send(whom, Doubt(self._key)))
 
     def _presume(self, neighbour: BrokerId, _: Any, now_us: int, out: list[Effect]) -> None:
-        """Asks the other way round: the first may have forgotten what it has decided, too."""
+        """Asks the other way round."""
+        # Also of the first: it may have forgotten what it has decided.
         ring, breaks = self._checked(neighbour), self._breaks
         if not breaks.is_asked(ring, neighbour):
             return
