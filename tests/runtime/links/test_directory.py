@@ -71,7 +71,8 @@ def test_names_that_are_made_up_take_a_bounded_room(caplog: pytest.LogCaptureFix
     news = directory.hear(place(f"X{number}", 1) for number in range(10_000))
     assert len(news) == MOST_BROKERS - 2
     assert len(list(directory)) == MOST_BROKERS
-    assert len(caplog.records) == 1
+    # What else is logged meanwhile is of what other tests have left.
+    assert [each.name for each in caplog.records].count(Directory.__module__) == 1
     # Of those that are known, what is news still counts.
     assert directory.hear([place("B2", 6, 1), place("X1", 2, 3)])
 
