@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from shoal.broker.messages import Message
 from shoal.broker.wire import Vocabulary
-from shoal.model import BrokerId, ClientId
-
-Path = tuple[BrokerId, ...]
+from shoal.model import ClientId
+from shoal.overlays.publisher_relocation.paths import Path
 
 
 class PathMessage(Message, frozen=True):

@@ -26,9 +26,9 @@ from shoal.broker.effects import CancelTimer, Effect, Send, SetTimer, TimerKey
 from shoal.broker.strategy import ProtocolError
 from shoal.model import BrokerId, ClientId
 from shoal.overlays.publisher_relocation.migration import HOLD_US
+from shoal.overlays.publisher_relocation.paths import Path, next_hop
 from shoal.overlays.publisher_relocation.tracer import SendAway
 from shoal.overlays.self_organising.moves.path_messages import (
-    Path,
     PathMessage,
     Reserve,
     Reserved,
@@ -119,10 +119,10 @@ class ReservedPaths:
 
     def _beside(self, path: Path) -> tuple[BrokerId | None, BrokerId | None]:
         """The brokers before and behind this one; ProtocolError when it is no path over it."""
-        if len(path) < 2 or len({*path}) < len(path) or self._tree.broker not in path:
-            raise ProtocolError(f"{path} is no path over {self._tree.broker}")
-        place = path.index(self._tree.broker)
-        return path[place - 1] if place else None, (*path, None)[place + 1]
+        here = self._tree.broker
+        if len(path) < 2 or len({*path}) < len(path) or here not in path:
+            raise ProtocolError(f"{path} is no path over {here}")
+        return next_hop(path, here, -1), next_hop(path, here, 1)
 
     def _asked(
         self,
