@@ -59,12 +59,13 @@ class Wiring:
     def forget(self, broker: BrokerId, linked: Iterable[BrokerId]) -> None:
         """The broker has left: no link of its comes up again.
 
-        Who was still linked to it hears that behind the word that the link is down.
+        Who was still linked to it, or is to be, hears that behind the word that the link is down.
         """
-        for neighbour in self._lasting.pop(broker, []):
+        lasting = self._lasting.pop(broker, [])
+        for neighbour in lasting:
             self._lasting[neighbour].remove(broker)
         noticed_us = self._queue.now_us + DETECTION_US
-        for neighbour in linked:
+        for neighbour in dict.fromkeys((*linked, *lasting)):
             self._queue.push(noticed_us, self._say_departed, (neighbour, broker))
 
     def make_lasting(self, ends: Ends) -> None:

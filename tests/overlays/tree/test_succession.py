@@ -172,7 +172,7 @@ def taken_place(system: str) -> Told:
     broker = Told("B3", "B2", system=system)
     broker.hears(*received("B2", Prepare(1, "B3", ("B1",))), LinkChanged("B1", UP))
     broker.hears(*received("B2", Stop(1, 1), Succeed(1, (Behind("B1", (), ()),))))
-    assert Send("B1", Succeeded(1)) in broker.did
+    assert broker.says("B1") == [Succeeded(1, broker.now_us)]
     return broker
 
 
@@ -301,7 +301,7 @@ def test_the_centre_opens_links_and_takes_the_place() -> None:
     assert centre.hears(*received("B2", Stop(7, 2))).did == [Send("B2", Stopped(7, 2))]
     centre.hears(*received("B2", Succeed(7, ())))
     sends = [each for each in centre.did if isinstance(each, Send)]
-    assert sends == [Send("B3", Succeeded(7)), Send("B4", Succeeded(7))]
+    assert sends == [Send(each, Succeeded(7, centre.now_us)) for each in ("B3", "B4")]
     assert centre.did[-1] == Release()
     assert LinkReady("B3") in centre.did
     assert not [each for each in centre.did if isinstance(each, EndLink)]
@@ -322,7 +322,7 @@ def test_the_others_move_when_they_have_all_and_the_centres_word() -> None:
     other.hears(*received("B1", Succeeded(7)))
     assert other.did == [
         Recall("B2"),
-        Send("B1", Succeeded(7)),
+        Send("B1", Succeeded(7, other.now_us)),
         OpenLink("B1", is_lasting=True),
         EndLink("B2"),
         LinkReady("B1"),

@@ -65,6 +65,10 @@ def test_what_was_found_where_links_are_exchanged() -> None:
     _run((510,), "self_organising")
     # Who had started again left at once, as none of the links that it remembered were up.
     _run((506,), "self_organising", lossy=True)
+    # Who had moved greeted the leaver over the link that was about to end; the leaver waited for
+    # that end for ever.
+    _run((228,), "self_organising", lossy=True)
+    _run((303,), "self_organising", patient=True)
 
 
 @pytest.mark.parametrize("seed", [4, 7])

@@ -201,14 +201,19 @@ class Relocation(AroundTree):
         publishers = self.tables.published.clients
         self.tracer.link(neighbour, state is LinkState.UP, publishers, now_us, out)
 
-    def settled(self, neighbour: BrokerId, now_us: int, *, is_in: bool) -> None:
-        self.tree.settled(neighbour, now_us, is_in=is_in)
+    def since_us(self, neighbour: BrokerId) -> int:
+        return self.tree.since_us(neighbour)
+
+    def settled(self, neighbour: BrokerId, at_us: int, *, is_in: bool) -> int:
+        return self.tree.settled(neighbour, at_us, is_in=is_in)
 
     def parting(self, neighbours: Iterable[BrokerId], now_us: int, out: list[Effect]) -> None:
         self.tree.parting(neighbours, now_us, out)
 
-    def inherit(self, neighbours: Iterable[BrokerId], now_us: int, out: list[Effect]) -> None:
-        self.tree.inherit(neighbours, now_us, out)
+    def inherit(
+        self, neighbours: Iterable[BrokerId], leaver: BrokerId, now_us: int, out: list[Effect]
+    ) -> None:
+        self.tree.inherit(neighbours, leaver, now_us, out)
 
     def replaced(
         self, old: BrokerId | None, new: tuple[BrokerId, ...], now_us: int, out: list[Effect]

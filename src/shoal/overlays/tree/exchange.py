@@ -141,6 +141,7 @@ class Exchange:
 
     def unlinked(self, neighbour: BrokerId) -> None:
         """The neighbour is gone, or new, and none of its rows are left."""
+        self._unmet.discard(neighbour)
         if neighbour in self._linked:
             self._linked.discard(neighbour)
             self._pass_over(neighbour)

@@ -92,7 +92,12 @@ class Flushed(LeavingMessage, frozen=True):
 
 
 class Succeeded(LeavingMessage, frozen=True):
-    """From the centre to the others, before all else: it has taken the place; and back."""
+    """From the centre to the others, before all else: it has taken the place; and back.
+
+    at_us  since when the link between the two belongs to the tree, at least; and back, exactly
+    """
+
+    at_us: int = 0
 
 
 class Stayed(LeavingMessage, frozen=True):

@@ -112,7 +112,7 @@ class Propagation:
         row.has_turned = True
         if hop is not None:
             self.follow(hop, [row], out)
-        if before is not None:
+        if before is not None and before in self.neighbours:
             self._take_back(before, row, out)
 
     def place(

@@ -135,6 +135,7 @@ class TreeRouting(BaseStrategy):
         return Onward(tuple(hops), is_local=bool(route.clients))
 
     def start(self, started: Started, now_us: int, out: list[Effect]) -> None:
+        self._leaver.start(now_us)
         self._exchange.start(started, now_us, out)
 
     @property
@@ -247,7 +248,8 @@ class TreeRouting(BaseStrategy):
 
     def parts(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> bool:
         """A link is none of the tree's any more, before it ends; whether that waits."""
-        self._leaver.parts(now_us, out)
+        if self._leaver.parts(neighbour, self._succession, now_us, out):
+            return True
         return self.defers(LinkChanged(neighbour, LinkState.ENDED))
 
     def defers(self, what: LinkChanged | TimerFired) -> bool:
@@ -268,13 +270,20 @@ class TreeRouting(BaseStrategy):
     ) -> None:
         """The tables have turned, and that is all."""
 
-    def settled(self, neighbour: BrokerId, now_us: int, *, is_in: bool) -> None:
+    def since_us(self, neighbour: BrokerId) -> int:
         """A plain tree's links are those that are up."""
+        return 0
+
+    def settled(self, neighbour: BrokerId, at_us: int, *, is_in: bool) -> int:
+        """Nothing of that is remembered."""
+        return at_us
 
     def parting(self, neighbours: Iterable[BrokerId], now_us: int, out: list[Effect]) -> None:
         """A plain tree's links go with their brokers."""
 
-    def inherit(self, neighbours: Iterable[BrokerId], now_us: int, out: list[Effect]) -> None:
+    def inherit(
+        self, neighbours: Iterable[BrokerId], leaver: BrokerId, now_us: int, out: list[Effect]
+    ) -> None:
         """Who is back knows nobody else."""
         others = [each for each in neighbours if each not in (self.broker, *self._neighbours)]
         self._leaver.inherit(others, now_us, out)
@@ -282,6 +291,7 @@ class TreeRouting(BaseStrategy):
     def departed(self, broker: BrokerId, now_us: int, out: list[Effect]) -> None:
         """It is not away, and who leaves does not wait for it."""
         self._leaver.forget(broker)
+        self._succession.departed(broker)
 
     def leave(self, now_us: int, out: list[Effect]) -> None:
         """Its neighbours take its place."""

@@ -64,10 +64,38 @@ class Memory:
         self._is_said &= self._rows.get(neighbour) == standing
         self._rows[neighbour] = standing
 
-    def settle(self, neighbour: BrokerId, now_us: int, *, is_in: bool) -> None:
-        """That is so from now on, which is later than before, also where other clocks are ahead."""
-        since_us = max(now_us, self.standing(neighbour).since_us + 1)
-        self.put(neighbour, Standing(is_in, since_us))
+    def settle(
+        self,
+        neighbour: BrokerId,
+        at_us: int,
+        *,
+        is_in: bool,
+        instead_of: BrokerId | None = None,
+    ) -> int:
+        """That is so since then, or since later than before where clocks are ahead; since when."""
+        since_us = max(at_us, self.standing(neighbour).since_us + 1)
+        self.put(neighbour, Standing(is_in, since_us, instead_of))
+        return since_us
+
+    def forget(self, neighbour: BrokerId) -> None:
+        """That broker is gone, and with it all that was agreed with it."""
+        self._is_said &= self._rows.pop(neighbour, None) is None
+
+    def agree(self, neighbour: BrokerId, other: Standing) -> Standing:
+        """The other end says this: what both remember from now on.
+
+        Who was away as a broker left, and had parted from that one before, has a place elsewhere.
+        """
+        mine = self.standing(neighbour)
+        standing = max(mine, other, key=lambda each: (each.since_us, not each.is_in))
+        if standing == UNKNOWN:
+            standing = Standing(True, 0)
+        if standing is other and other.instead_of is not None:
+            former = self.standing(other.instead_of)
+            has_parted = not (mine.is_in or former.is_in or former.since_us < 0)
+            standing = Standing(not has_parted, other.since_us + has_parted)
+        self.put(neighbour, standing)
+        return standing
 
     def became(self, verdict: Verdict) -> None:
         """That became of an exchange with a part of this broker's."""

@@ -1,8 +1,7 @@
 """A tree whose links change, at one broker: its tables, its links, and its part in exchanges.
 
-A link belongs to the tree or it does not; that both ends agree on.  Each end remembers since when,
-and of two words the later holds.  Who has started anew remembers only what its driver does, from
-before all time, so it hears from its neighbours what became of its links.
+A link belongs to the tree or it does not; that both ends agree on, and remember since when.  Who
+has started anew remembers what its driver does, and hears from its neighbours what became of it.
 
 | input | does |
 | --- | --- |
@@ -41,7 +40,7 @@ from shoal.model import BrokerId
 from shoal.overlays.self_organising.exchanges import LinkExchange, Listener
 from shoal.overlays.self_organising.links.healing import HEAL, Healing, HealingMessage
 from shoal.overlays.self_organising.links.late_verdicts import LateVerdicts
-from shoal.overlays.self_organising.links.memory import UNHEARD, UNKNOWN, Memory
+from shoal.overlays.self_organising.links.memory import UNHEARD, Memory
 from shoal.overlays.self_organising.links.obstacles import Obstacles
 from shoal.overlays.self_organising.links.routing import Routing
 from shoal.overlays.self_organising.links.waiting import Waiting
@@ -59,11 +58,10 @@ GREET = "greet"
 
 
 class Overlay:
-    """The tree at one broker.
+    """The tree at one broker; `routing` routes over it: the tree itself, or what surrounds it.
 
-    `routing` routes over the tree: the tree itself, or what surrounds it.  `listener` hears what
-    becomes of exchanges.  `may_link` says which brokers it may be linked to when a neighbour is
-    lost; None: that is not made good.
+    `listener` hears what becomes of exchanges.  `may_link` says which brokers it may be linked to
+    when a neighbour is lost; None: that is not made good.
     """
 
     def __init__(
@@ -150,6 +148,7 @@ class Overlay:
     def _link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
         was_up = neighbour in self._up
         out.append(CancelTimer((GREET, neighbour)))  # it was for the link as it was before
+        self._greeted.discard(neighbour)
         self._waiting.forget(self._meet, neighbour)
         self._ending.discard(neighbour)
         self.tree.propagation.turned.pop(neighbour, None)
@@ -167,12 +166,13 @@ class Overlay:
 
     def departed(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
         """A neighbour has left the network, and this end of the link did not hear that it ended."""
+        self.tree.departed(neighbour, now_us, out)
         self._waiting.later(now_us, out, self._forget, neighbour)
         self.memory.say(out)
 
     def _forget(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
         if self.memory.standing(neighbour).is_in and not self.is_up(neighbour):
-            self.memory.settle(neighbour, now_us, is_in=False)
+            self.memory.forget(neighbour)
             self._part(neighbour, now_us, out)
 
     # --- exchanges ----------------------------------------------------------------------------
@@ -195,8 +195,6 @@ class Overlay:
         else:
             self._ring.begin(exchange, now_us, out)
         self.memory.say(out)
-
-    # --- what the tree asks -------------------------------------------------------------------
 
     @property
     def is_moving(self) -> bool:
@@ -281,8 +279,7 @@ class Overlay:
     def put_out(self, neighbour: BrokerId, at_us: int, now_us: int, out: list[Effect]) -> None:
         """This link does not belong to the tree any more."""
         self.memory.put(neighbour, Standing(False, at_us))
-        if self.is_up(neighbour):
-            self._greet(neighbour, out)
+        self._greet(neighbour, out)
         self._part(neighbour, now_us, out)
 
     def _put_late(
@@ -318,7 +315,6 @@ class Overlay:
 
     def relink(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
         """A link came up, failed or ended by itself."""
-        self._greeted.discard(neighbour)
         standing = self.memory.standing(neighbour)
         if state is LinkState.UP:
             if not self.is_up(neighbour):
@@ -345,58 +341,63 @@ class Overlay:
         """
         self._routing.replaced(old, new, now_us, out)
 
-    def settled(self, neighbour: BrokerId, now_us: int, *, is_in: bool) -> None:
-        """Both ends of a link know whether it belongs to the tree, as a neighbour has left."""
-        self.memory.settle(neighbour, now_us, is_in=is_in)
+    def settled(self, neighbour: BrokerId, at_us: int, *, is_in: bool) -> int:
+        """A neighbour leaves: a link belongs to the tree in its place, or its own not any more."""
+        if not is_in and self.is_up(neighbour):
+            self._ending.add(neighbour)
+        return self.memory.settle(neighbour, at_us, is_in=is_in)
 
     def parting(self, neighbours: Iterable[BrokerId], now_us: int, out: list[Effect]) -> None:
         """This broker leaves: nobody is to bring back the links that it ends, nor it those."""
         for each in neighbours:
             self.memory.settle(each, now_us, is_in=False)
-            if self.is_up(each):
-                self._greet(each, out)
+            self._greet(each, out)
 
-    def inherit(self, neighbours: Iterable[BrokerId], now_us: int, out: list[Effect]) -> None:
+    def inherit(
+        self, neighbours: Iterable[BrokerId], leaver: BrokerId, now_us: int, out: list[Effect]
+    ) -> None:
         """These were away as a neighbour left: who is back is told by this broker what became."""
         new = [each for each in neighbours if not self.memory.standing(each).is_in]
         for each in new:
-            self.memory.settle(each, now_us, is_in=True)
-        self.tree.inherit(new, now_us, out)
+            self.memory.settle(each, now_us, is_in=True, instead_of=leaver)
+            self._greet(each, out)
+        self.tree.inherit(new, leaver, now_us, out)
 
     def _greet_stranger(self, neighbour: BrokerId, out: list[Effect]) -> None:
         """A link has been up for a while, and is none of the tree; or it is, and is not up."""
         is_in, is_up = self.memory.standing(neighbour).is_in, self.is_up(neighbour)
+        opens = self._ring.opens(neighbour) or self.tree.opens(neighbour)
         if is_in and not is_up:
             # It may have failed as it was to end, and nobody sees to it any more.
             out.append(OpenLink(neighbour, is_lasting=True))
-        elif is_up and not (is_in or self._ring.opens(neighbour) or self.tree.opens(neighbour)):
+        elif is_up and not (is_in or opens or neighbour in self._ending):
             self._greet(neighbour, out)
 
     def _greet(self, neighbour: BrokerId, out: list[Effect]) -> None:
+        """Say over a link that is up whether it belongs to the tree."""
+        if not self.is_up(neighbour):
+            return
         self._greeted.add(neighbour)
-        standing = self.memory.standing(neighbour)
         verdicts = self._ring.verdicts.between(self.broker, neighbour)
-        out.append(Send(neighbour, Greeting(standing, verdicts)))
+        out.append(Send(neighbour, Greeting(self.memory.standing(neighbour), verdicts)))
 
     def _meet(
         self, neighbour: BrokerId, greeting: Greeting, now_us: int, out: list[Effect]
     ) -> None:
         """The other end of a link that has come up says whether it belongs to the tree."""
+        ring, other = self._ring, greeting.standing
         if not self.is_up(neighbour):
             return
-        if self._ring.opens(neighbour) and not (
-            greeting.standing.is_in and self._ring.gives_up_new_link(now_us, out)
-        ):
+        if ring.opens(neighbour) and not (other.is_in and ring.gives_up_new_link(now_us, out)):
             return
         if neighbour not in self._greeted:
             self._greet(neighbour, out)
         for verdict in greeting.verdicts:
-            self._ring.judge(neighbour, verdict, now_us, out)
-        mine, other = self.memory.standing(neighbour), greeting.standing
-        standing = max(mine, other, key=lambda each: (each.since_us, not each.is_in))
-        if standing == UNKNOWN:
-            standing = Standing(True, 0)
-        self.memory.put(neighbour, standing)
+            ring.judge(neighbour, verdict, now_us, out)
+        mine = self.memory.standing(neighbour)
+        standing = self.memory.agree(neighbour, other)
+        if standing.since_us > max(mine.since_us, other.since_us):
+            self._greet(neighbour, out)
         if standing.is_in and self.tree.is_parting:
             # The other end's clock is ahead; but this broker's links end, whatever it says.
             self.parting([neighbour], now_us, out)
@@ -409,9 +410,8 @@ class Overlay:
             out.append(OpenLink(neighbour, is_lasting=True))
         self.tree.wants(neighbour)
         self.healing.found(neighbour, out)
-        missed, self._missed = self._missed, []
-        for each in missed:
-            self.tree.dismiss(each, out)
+        while self._missed:
+            self.tree.dismiss(self._missed.pop(0), out)
         self._routing.relink(neighbour, LinkState.UP, now_us, out)
 
     def _part_as_heard(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
@@ -446,5 +446,5 @@ class Overlay:
         if not self.tree.is_ready:
             self.tree.expect(neighbour, now_us, out)
         out.append(OpenLink(neighbour, is_lasting=True))
-        if self.is_up(neighbour) and neighbour not in self._greeted:
+        if neighbour not in self._greeted:
             self._greet(neighbour, out)

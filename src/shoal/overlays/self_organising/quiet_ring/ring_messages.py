@@ -83,10 +83,15 @@ class Forgotten(RingMessage, frozen=True):
 
 
 class Standing(msgspec.Struct, frozen=True, array_like=True):
-    """Whether a link belongs to the tree, and since when; of two words the later holds."""
+    """Whether a link belongs to the tree, and since when; of two words the later holds.
+
+    instead_of  who left while the other end was away: if that one has none of its links any more,
+                neither has it this one
+    """
 
     is_in: bool
     since_us: int
+    instead_of: BrokerId | None = None
 
 
 class Greeting(RingMessage, frozen=True):

@@ -15,7 +15,8 @@ to the centre last.
 | staying | leave | begins, when it is quiet: linking, or for a leaf ending |
 | linking | all are prepared | stops them: stopping |
 | stopping | all have stopped, again if anything came in between | hands over: succeeding |
-| linking, stopping | refused, a link that changes, two seconds without a word | abandons: waiting |
+| linking, stopping | refused, two seconds without a word | abandons: waiting |
+| linking, stopping | a neighbour's link changes, or one comes up | abandons: waiting |
 | succeeding | the links to the others have ended | ends the link to the centre: ending |
 | succeeding | that, or refusals, and other changes | begins the centre's link anew: waiting |
 | ending | its links have ended, or the link to the centre has failed | has left: left |
@@ -102,12 +103,11 @@ class Leaver:
         self._turn = 0
         self._heard = False
         self._awaited: set[BrokerId] = set()
-        # While others move: what has happened to links, and whether all of them will have moved.
+        # While others move: what has happened to links.
         self._changes: list[LinkChanged] = []
-        self._is_whole = True
         # Who has said in the last attempt that it stays, for its centre.
         self._stayed: tuple[BrokerId, ...] = ()
-        # Neighbours whose links are down, and since when.
+        # Neighbours whose links are down, and since when; it starts with these.
         self._away = dict.fromkeys(expected, 0)
 
     @property
@@ -119,6 +119,10 @@ class Leaver:
     def is_parting(self) -> bool:
         """Whether it has said that its last links end."""
         return self.state in (State.ENDING, State.LEFT)
+
+    def start(self, now_us: int) -> None:
+        """The broker starts: whom it expects is away from now on."""
+        self._away = dict.fromkeys(self._away, now_us)
 
     def heard(self) -> None:
         """A neighbour has said something that may change tables."""
@@ -139,10 +143,17 @@ class Leaver:
         """A neighbour's link is not up."""
         self._away.setdefault(neighbour, now_us)
 
-    def parts(self, now_us: int, out: list[Effect]) -> None:
-        """A neighbour is none any more, though its link has not ended: others have to be asked."""
-        if self.state in (State.LINKING, State.STOPPING):
-            self._abandon(now_us, out)
+    def parts(
+        self, neighbour: BrokerId, succession: Succession, now_us: int, out: list[Effect]
+    ) -> bool:
+        """One is no neighbour any more, though its link has not ended; as `link`."""
+        match self.state:
+            case State.LINKING | State.STOPPING:
+                self._abandon(now_us, out)  # others have to be asked
+            case State.SUCCEEDING:
+                self._changed(LinkChanged(neighbour, LinkState.ENDED), succession, now_us, out)
+                return True
+        return False
 
     def inherit(self, neighbours: Iterable[BrokerId], now_us: int, out: list[Effect]) -> None:
         """Link up to these, which are away, as to its neighbours."""
@@ -153,6 +164,10 @@ class Leaver:
     def forget(self, neighbour: BrokerId) -> None:
         """It is no neighbour any more, also when it is back."""
         self._away.pop(neighbour, None)
+        self._changes = [
+            LinkChanged(neighbour, LinkState.ENDED) if each.neighbour == neighbour else each
+            for each in self._changes
+        ]
 
     def leave(self, succession: Succession, now_us: int, out: list[Effect]) -> None:
         if self.state is State.STAYING:
@@ -212,7 +227,7 @@ class Leaver:
         centre, *others = self._propagation.neighbours
         self._centre = centre
         self._awaited = set(others)
-        self._changes, self._is_whole = [], True
+        self._changes = []
         out += [CancelTimer(TIMER), Hold(tuple(others))]
         out.extend(Send(each, Flushed(self._attempt)) for each in others)
         rows = tuple(behind(self._propagation.tables, each) for each in others)
@@ -239,6 +254,20 @@ class Leaver:
         out.extend(Send(each, abandon) for each in self._propagation.neighbours)
         self._wait(now_us, out)
 
+    def _changed(
+        self, change: LinkChanged, succession: Succession, now_us: int, out: list[Effect]
+    ) -> None:
+        """This happened to a link while neighbours move; a stranger's that goes is forgotten."""
+        self._changes.append(change)
+        if not (change.state is LinkState.UP or change.neighbour in self._propagation.neighbours):
+            others = [each for each in self._changes if each.neighbour != change.neighbour]
+            self._changes = others
+        self._resolve(change.neighbour, succession, now_us, out)
+
+    def _has_changed(self, neighbour: BrokerId) -> bool:
+        """Whether something happened to this link since neighbours began to move."""
+        return any(each.neighbour == neighbour for each in self._changes)
+
     def _resolve(
         self, neighbour: BrokerId, succession: Succession, now_us: int, out: list[Effect]
     ) -> None:
@@ -246,14 +275,14 @@ class Leaver:
         self._awaited.discard(neighbour)
         if self._awaited:
             return
-        centre, *_ = self._propagation.neighbours
-        if self._is_whole:
+        centre = self._centre
+        if not self._stayed and all(each.state is LinkState.ENDED for each in self._changes):
             self._end([centre], succession, now_us, out)
             out.append(Release())
             return
-        changes, self._changes = self._changes, []
-        if not any(change.neighbour == centre for change in changes):
+        if not self._has_changed(centre):
             out.append(ResetLink(centre))
+        changes, self._changes = self._changes, []
         self._wait(now_us, out)
         for change in changes:
             neighbour, state = change.neighbour, change.state
@@ -310,8 +339,7 @@ class Leaver:
                     self._abandon(now_us, out)
             case ((State.LINKING | State.STOPPING), Refuse()):
                 self._abandon(now_us, out)
-            case State.SUCCEEDING, Refuse() if neighbour in [*self._propagation.neighbours][1:]:
-                self._is_whole = False
+            case State.SUCCEEDING, Refuse() if neighbour != self._centre:
                 self._stayed += (neighbour,)
                 self._resolve(neighbour, succession, now_us, out)
 
@@ -325,20 +353,20 @@ class Leaver:
     ) -> bool:
         """A link changed; whether the tables do not change for it now."""
         is_up = state is LinkState.UP
+        is_trees = is_up or neighbour in self._propagation.neighbours
         match self.state:
-            case State.LINKING | State.STOPPING:
+            case State.LINKING | State.STOPPING if is_trees:
                 self._abandon(now_us, out)
-            case State.SUCCEEDING if is_up or neighbour in self._propagation.neighbours:
+            case State.SUCCEEDING if is_trees or self._has_changed(neighbour):
                 if state is LinkState.ENDED:
                     succession.around.parting([neighbour], now_us, out)
-                self._changes.append(LinkChanged(neighbour, state))
-                self._is_whole &= state is LinkState.ENDED
-                self._resolve(neighbour, succession, now_us, out)
+                self._changed(LinkChanged(neighbour, state), succession, now_us, out)
                 return True
             case State.ENDING if is_up:
                 self._return(succession, now_us, out)
             case State.ENDING if neighbour not in self._awaited:
-                pass  # it is none of the tree's
+                # It is none of the tree's; who has moved has said so before.
+                return self._has_changed(neighbour)
             case State.ENDING if state is LinkState.FAILED and not self._changes:
                 # Nobody has its place: whoever is back would look for it for ever.
                 out.append(OpenLink(neighbour, is_lasting=True))

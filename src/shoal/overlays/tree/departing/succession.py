@@ -17,6 +17,7 @@ last to end.
 | still | Flushed, or the leaver is lost (others) | takes in what comes from the centre alone |
 | still | Succeeded, from the centre | turns tables, ends the link to the leaver, goes on: none |
 | any | a new link fails, Abandon, another attempt | refuses, ends new links, goes on: none |
+| none | Succeeded, back (centre) | remembers that link, since when its other end does |
 | none | Stayed, from the leaver | forgets those who have not moved |
 | none | Absent, and the link to the leaver has ended | opens links to those who are away |
 | any | the leaver is lost (centre; others unless still) | ends new links, goes on: none |
@@ -88,13 +89,18 @@ class Around(Protocol):
     ) -> None:
         """These neighbours have taken the place of one, if any, and the tables have turned."""
 
-    def settled(self, neighbour: BrokerId, now_us: int, *, is_in: bool) -> None:
-        """Both ends know now whether the link to this broker belongs to the tree."""
+    def since_us(self, neighbour: BrokerId) -> int:
+        """Since when this end of a link knows whether it belongs to the tree."""
+
+    def settled(self, neighbour: BrokerId, at_us: int, *, is_in: bool) -> int:
+        """A link belongs to the tree, or not any more; since when: not before `at_us`."""
 
     def parting(self, neighbours: Iterable[BrokerId], now_us: int, out: list[Effect]) -> None:
         """This broker leaves: its links to these have ended, or are about to."""
 
-    def inherit(self, neighbours: Iterable[BrokerId], now_us: int, out: list[Effect]) -> None:
+    def inherit(
+        self, neighbours: Iterable[BrokerId], leaver: BrokerId, now_us: int, out: list[Effect]
+    ) -> None:
         """These were away as a neighbour left, and are this broker's neighbours in its place."""
 
 
@@ -172,7 +178,7 @@ class Succession:
             return
         if type(message) is Succeeded and self._propagation.has_link(neighbour):
             out.append(OpenLink(neighbour, is_lasting=True))
-            self.around.settled(neighbour, now_us, is_in=True)
+            self.around.settled(neighbour, message.at_us or now_us, is_in=True)
             return
         if isinstance(message, Stayed):
             self._lose(message.brokers, now_us, out)
@@ -193,8 +199,8 @@ class Succession:
                 self._take_place(part, others, now_us, out)
             case Flushed() if neighbour == part.leaver and not part.is_centre:
                 out.append(Hold((part.centre,)))
-            case Succeeded() if is_centres and not part.is_centre:
-                self._move(part, now_us, out)
+            case Succeeded(at_us=at_us) if is_centres and not part.is_centre:
+                self._move(part, max(now_us, at_us), now_us, out)
             case Abandon() if neighbour == part.leaver:
                 self._abandon(now_us, out)
 
@@ -233,24 +239,26 @@ class Succession:
         succeed(propagation, part.leaver, others)
         propagation.turned = {part.leaver: part.new}
         out.append(Recall(part.leaver))
-        out.extend(Send(each, Succeeded(part.attempt)) for each in part.new)
+        for each in part.new:
+            at_us = max(now_us, self.around.since_us(each) + 1)
+            out.append(Send(each, Succeeded(part.attempt, at_us)))
         propagation.restate(propagation.neighbours, list(propagation.tables.subscriptions), out)
         propagation.forget(part.leaver, out)
         self._go_on(part, now_us, out)
 
-    def _move(self, part: _Part, now_us: int, out: list[Effect]) -> None:
+    def _move(self, part: _Part, at_us: int, now_us: int, out: list[Effect]) -> None:
         """At one of the others."""
         follow(self._propagation, part.leaver, part.centre)
         self._propagation.turned = {part.leaver: (part.centre,)}
         out.append(Recall(part.leaver))
         self._unwanted[part.leaver] = now_us + LATE_US
+        self.around.settled(part.leaver, now_us, is_in=False)
+        since_us = self.around.settled(part.centre, at_us, is_in=True)
         out += [
-            Send(part.centre, Succeeded(part.attempt)),
+            Send(part.centre, Succeeded(part.attempt, since_us)),
             OpenLink(part.centre, is_lasting=True),
             EndLink(part.leaver),
         ]
-        self.around.settled(part.leaver, now_us, is_in=False)
-        self.around.settled(part.centre, now_us, is_in=True)
         self._go_on(part, now_us, out)
 
     def _lose(self, brokers: tuple[BrokerId, ...], now_us: int, out: list[Effect]) -> None:
@@ -303,6 +311,16 @@ class Succession:
 
     # --- links --------------------------------------------------------------------------------
 
+    def departed(self, broker: BrokerId) -> None:
+        """It has left: a link to it that has failed, and waits to be taken for that, has ended."""
+        if self._part is not None and self._part.leaver == broker:
+            self._part.lost = [LinkState.ENDED for _ in self._part.lost]
+        ended = LinkChanged(broker, LinkState.ENDED)
+        self._deferred = [
+            ended if isinstance(each, LinkChanged) and each.neighbour == broker else each
+            for each in self._deferred
+        ]
+
     def wants(self, neighbour: BrokerId) -> None:
         """A link to this broker may stay, whatever became of a leave for which there was one."""
         self._unwanted.pop(neighbour, None)
@@ -312,7 +330,7 @@ class Succession:
         self._replaced.discard(neighbour)
         absent = self._absent.pop(neighbour, ())
         if absent and state is LinkState.ENDED:
-            self.around.inherit(absent, now_us, out)
+            self.around.inherit(absent, neighbour, now_us, out)
         part, is_up = self._part, state is LinkState.UP
         if part is not None and self.opens(neighbour):
             self._new_link(part, neighbour, now_us, out, is_up=is_up)
