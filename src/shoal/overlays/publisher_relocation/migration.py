@@ -31,7 +31,8 @@ Nobody rolls anything back: a move that fails is followed by a move back, over t
                                                              as of the move before
 
 - *A broker on the path has left*: the move goes round it (`paths.py`).
-- *The target leaves*: it takes nobody in any more, and the publisher goes back.
+- *The target leaves*: it takes nobody in any more, and the publisher goes back; where its source is
+  gone as well it stays, and loses the target as one that dies.
 - *The path breaks*: what is left of it ends in a complete message that is not whole.  The target
   tells the publisher, which goes back to its source.  There the rows are held or adopted by the
   broker at the break, so that no subscription was taken back and none has to come again.  Should
@@ -143,7 +144,7 @@ class Migrations:
     ) -> None:
         """On the path: the publisher now is in `neighbour`'s direction."""
         publisher, path = message.publisher, message.path
-        check_position(path, self._tree.broker, neighbour, towards_target=True)
+        check_position(path, self._tree.broker, neighbour, 1)
         for advertisement in message.advertisements:
             self._tree.check_advertisement(publisher, advertisement)
         move = self._move(path, message.moves, message.advertisements)
@@ -169,7 +170,7 @@ class Migrations:
 
     def complete(self, neighbour: BrokerId, message: MigrationComplete, out: list[Effect]) -> None:
         """On the path: everything the source sent has passed."""
-        check_position(message.path, self._tree.broker, neighbour, towards_target=False)
+        check_position(message.path, self._tree.broker, neighbour, -1)
         move = self._passing.get(message.publisher)
         # Else it comes late: the publisher has moved on, or the move ended at a break.
         if move is not None and move.is_said(message.path, message.moves):

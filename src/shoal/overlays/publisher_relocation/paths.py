@@ -8,7 +8,6 @@ now, and the move goes on that way.  Those it has passed know the path as it was
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import NamedTuple
 
 from shoal.broker.strategy import ProtocolError
@@ -40,13 +39,10 @@ def check_path(path: Path) -> None:
         raise ProtocolError(f"{path} is not a path of a migration")
 
 
-def check_position(
-    path: Path, here: BrokerId, neighbour: BrokerId, *, towards_target: bool
-) -> None:
-    """ProtocolError unless `neighbour` is the one next to this broker on the path."""
+def check_position(path: Path, here: BrokerId, neighbour: BrokerId, step: int) -> None:
+    """ProtocolError unless `neighbour` is the next one on the path, as `next_hop` has it."""
     check_path(path)
-    link = (here, neighbour) if towards_target else (neighbour, here)
-    if link not in pairwise(path):
+    if here not in path or next_hop(path, here, step) != neighbour:
         raise ProtocolError(f"{neighbour} cannot send a migration over {path} to {here}")
 
 

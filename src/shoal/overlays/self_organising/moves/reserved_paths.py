@@ -26,7 +26,7 @@ from shoal.broker.effects import CancelTimer, Effect, Send, SetTimer, TimerKey
 from shoal.broker.strategy import ProtocolError
 from shoal.model import BrokerId, ClientId
 from shoal.overlays.publisher_relocation.migration import HOLD_US
-from shoal.overlays.publisher_relocation.paths import Path, next_hop
+from shoal.overlays.publisher_relocation.paths import Path, check_path, next_hop
 from shoal.overlays.publisher_relocation.tracer import SendAway
 from shoal.overlays.self_organising.moves.path_messages import (
     PathMessage,
@@ -120,7 +120,8 @@ class ReservedPaths:
     def _beside(self, path: Path) -> tuple[BrokerId | None, BrokerId | None]:
         """The brokers before and behind this one; ProtocolError when it is no path over it."""
         here = self._tree.broker
-        if len(path) < 2 or len({*path}) < len(path) or here not in path:
+        check_path(path)
+        if here not in path:
             raise ProtocolError(f"{path} is no path over {here}")
         return next_hop(path, here, -1), next_hop(path, here, 1)
 
