@@ -179,7 +179,7 @@ class LiveNetwork:
         await self.links.pop(name).stop()
 
     async def connected(self) -> None:
-        await until(lambda: all(links.is_connected for links in self.links.values()))
+        await until(lambda: not any(links.away for links in self.links.values()))
 
     def client(self, name: str, broker: BrokerId) -> LocalClient:
         return LocalClient(name, broker, self.nodes, self.records.append, self.notices.append)

@@ -55,7 +55,8 @@ class Leaving:
         never: str = "",
     ) -> None:
         self.stage = ""
-        self.problem = ""
+        # Why the machine cannot leave yet, as it says.
+        self._problem = ""
         self._node = node
         self._door = door
         self._links = links
@@ -67,6 +68,14 @@ class Leaving:
         self._answer: asyncio.Future[str] | None = None
         self._task: asyncio.Task[None] | None = None
         node.asides.at_leave = self._answered
+
+    @property
+    def problem(self) -> str:
+        """What it waits for, if that is known."""
+        if self._problem or self.stage not in ("overlay", "links"):
+            return self._problem
+        away = self._links.away
+        return f"no link to {', '.join(away)}, which may come back" if away else ""
 
     def begin(self) -> str:
         """Leave; why not, if that cannot be."""
@@ -106,10 +115,10 @@ class Leaving:
         while True:
             self._answer = asyncio.get_running_loop().create_future()
             self._node.bring(Leave())
-            self.problem = await self._answer
-            if not self.problem:
+            self._problem = await self._answer
+            if not self._problem:
                 break
-            _log.warning("it cannot leave yet", extra={"problem": self.problem})
+            _log.warning("it cannot leave yet", extra={"problem": self._problem})
             await asyncio.sleep(ASK_AGAIN_S)
         self._go_to("links")
         for neighbour in self._links.neighbours:

@@ -89,7 +89,7 @@ def _play(
         for name in names:
             await network.start(name)
         nodes = network.nodes
-        await _until(lambda: all(each.is_connected for each in network.links.values()))
+        await _until(lambda: not any(each.away for each in network.links.values()))
         await _until(lambda: all(each.is_ready for each in nodes.values()))
         found = await does(network)
         for name in names:

@@ -79,7 +79,7 @@ async def test_take_overs_moves_and_links(caplog: pytest.LogCaptureFixture) -> N
         asyncio.timeout(PATIENCE_S),
         running(network(2), "B2", "B1") as (there, here),
     ):
-        await until(lambda: here.links.is_connected and there.links.is_connected)
+        await until(lambda: not (here.links.away or there.links.away))
         assert sorted(row["neighbour"] for row in lines(caplog, "link up")) == ["B1", "B2"]
         addresses = [str(each.listening["mqtt"]) for each in (here, there)]
         async with (

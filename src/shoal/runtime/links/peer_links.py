@@ -241,9 +241,9 @@ class PeerLinks:
         return self._links.neighbours
 
     @property
-    def is_connected(self) -> bool:
-        """Whether every lasting link that starts or ends here is up."""
-        return self._links.are_up
+    def away(self) -> list[BrokerId]:
+        """The neighbours whose links are to be there, and are not."""
+        return self._links.away
 
     @property
     def is_waiting(self) -> bool:

@@ -42,14 +42,14 @@ class Links(dict[BrokerId, Link]):
         """The brokers that there are links to."""
         return [name for name, link in sorted(self.items()) if not link.is_gone]
 
-    @property
-    def are_up(self) -> bool:
-        """Whether every lasting link that starts or ends here is up."""
-        return not self._down
-
     def are_up_but_for(self, lost_us: int) -> bool:
-        """The same, without those that were lost before a time."""
+        """Whether all are up that are to be there, without those that were lost before a time."""
         return all(link.lost_us is None or link.lost_us < lost_us for link in self._down)
+
+    @property
+    def away(self) -> list[BrokerId]:
+        """The neighbours whose links are to be there, and are not."""
+        return sorted(link.session.neighbour for link in self._down)
 
     @property
     def _down(self) -> list[Link]:
