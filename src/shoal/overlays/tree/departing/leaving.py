@@ -164,10 +164,9 @@ class Leaver:
     def forget(self, neighbour: BrokerId) -> None:
         """It is no neighbour any more, also when it is back."""
         self._away.pop(neighbour, None)
-        self._changes = [
-            LinkChanged(neighbour, LinkState.ENDED) if each.neighbour == neighbour else each
-            for each in self._changes
-        ]
+        failed = LinkChanged(neighbour, LinkState.FAILED)
+        ended = LinkChanged(neighbour, LinkState.ENDED)
+        self._changes = [ended if each == failed else each for each in self._changes]
 
     def leave(self, succession: Succession, now_us: int, out: list[Effect]) -> None:
         if self.state is State.STAYING:
@@ -358,7 +357,7 @@ class Leaver:
             case State.LINKING | State.STOPPING if is_trees:
                 self._abandon(now_us, out)
             case State.SUCCEEDING if is_trees or self._has_changed(neighbour):
-                if state is LinkState.ENDED:
+                if state is LinkState.ENDED and is_trees:
                     succession.around.parting([neighbour], now_us, out)
                 self._changed(LinkChanged(neighbour, state), succession, now_us, out)
                 return True

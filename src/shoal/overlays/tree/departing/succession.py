@@ -315,11 +315,9 @@ class Succession:
         """It has left: a link to it that has failed, and waits to be taken for that, has ended."""
         if self._part is not None and self._part.leaver == broker:
             self._part.lost = [LinkState.ENDED for _ in self._part.lost]
+        failed = LinkChanged(broker, LinkState.FAILED)
         ended = LinkChanged(broker, LinkState.ENDED)
-        self._deferred = [
-            ended if isinstance(each, LinkChanged) and each.neighbour == broker else each
-            for each in self._deferred
-        ]
+        self._deferred = [ended if each == failed else each for each in self._deferred]
 
     def wants(self, neighbour: BrokerId) -> None:
         """A link to this broker may stay, whatever became of a leave for which there was one."""
