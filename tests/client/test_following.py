@@ -183,3 +183,27 @@ async def test_the_broker_that_a_client_followed_to_dies() -> None:
             found += [int(each) for each in await payloads(subscription, 1)]
         assert list(dict.fromkeys(found)) == list(range(sent))
         assert writer.address == network.servers["B1"]
+
+
+@on_loop
+async def test_a_client_tries_where_it_began_and_where_it_was_sent_in_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where it began nobody was any more, and it never came back to where its session was."""
+    monkeypatch.setattr("shoal.client.client.FIRST_PAUSE_S", 0.01)
+    async with mqtt() as network, at(network, "B1", "w") as client:
+        await send_away(network, client, network.servers["B2"])
+        connect, tried = client._dialler.connect, []
+
+        async def refused(owner: Client, address: str) -> object:
+            tried.append(address)
+            if len(tried) < 5:
+                raise ConnectionRefusedError
+            return await connect(owner, address)
+
+        monkeypatch.setattr(client._dialler, "connect", refused)
+        assert client._socket is not None
+        client._socket.close()
+        await client.publish("a", b"still there")
+        here, there = network.servers["B1"], network.servers["B2"]
+        assert tried == [there, here, there, here, there]

@@ -105,7 +105,9 @@ class Client:
         self._keep = keep
         # Connections that there were, and how often the broker knew nothing of the session then.
         self.connections = self.forgotten = 0
-        self._first_address, self._first = address, endpoint
+        # Where it began, and where it tries next if nobody answers.
+        self._first_address = self._next_address = address
+        self._first = endpoint
         self._session = ClientSession(connect)
         if keep is not None:
             size = keep.maximum_packet_size
@@ -197,12 +199,12 @@ class Client:
                     if hops > MAX_REDIRECTIONS:
                         _log.warning("sent on %d times, stays at %s", hops, socket.elsewhere)
                         hops = 0
-                    self.address = socket.elsewhere
+                    self.address, self._next_address = socket.elsewhere, self._first_address
                     self.redirections += 1
                     continue
             else:
-                # Where it was sent nobody answers; it began where somebody did.
-                self.address = self._first_address
+                # Where it was sent nobody answers, for now or for ever.
+                self.address, self._next_address = self._next_address, self.address
             await asyncio.sleep(pause_s * self._random.uniform(0.75, 1.25))
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
