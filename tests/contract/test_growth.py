@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from shoal.client import Client
-from shoal.overlays.registry import SYSTEMS
+from shoal.overlays.registry import MODULES, SYSTEMS
 from shoal.runtime.addresses import read_address
 from shoal.runtime.broker_service import BrokerService
 from shoal.runtime.links.joining import Join
@@ -49,12 +49,15 @@ GROWING = {
     if system.grows and not system.shape.opens_links
 }
 BASELINES = ("tid", "tco")
+# Of modules that the environment names.
+GUESTS = [name for name, system in SYSTEMS.items() if name not in MODULES and system.grows]
 
 
 @pytest.mark.parametrize(
     "system",
     [
         *(name for name in (*GROWING.values(), "dynatops") if name not in BASELINES),
+        *GUESTS,
         *at_length(BASELINES),
     ],
 )

@@ -73,6 +73,8 @@ def test_a_good_one_is_there_once_however_often_it_is_named(module: str) -> None
             "messages cannot travel: ",
         ),
         ("broker: str", "broker: set", "a field of Row is no column; fields are str, int or float"),
+        ("broker: str", "broker: list[str]", "a field of Row is no column; fields are str, int or"),
+        ("shown=(", "shape='ring', shown=(", "shape is 'ring'; give one of shoal.overlays.shapes"),
         ('"rows": Row', '"load": Row', "every trace has a table 'load'; name it otherwise"),
         ('("rows",)', '("other",)', "shown: 'other' is none of records"),
         ('"guest"', '"tree"', "there is a system 'tree' already; give SYSTEM another name"),

@@ -88,6 +88,10 @@ def test_defaults_are_the_systems_own() -> None:
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "system": (network(system="forest"), "network: system: no system 'forest'; use one of tree"),
+    "own system": (
+        network(system="mine", mine={}),
+        "'mine'; use one of tree, grape, pop, bluedove",
+    ),
     "key": (network(sytem="tree"), "network: sytem: unknown key; did you mean system?"),
     "broker key": (broker(mqqt="x"), "brokers[0].mqqt: unknown key; did you mean mqtt?"),
     "missing": (network(brokers=[{"name": "B1"}]), "brokers[0].peers: is missing"),

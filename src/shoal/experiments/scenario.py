@@ -29,7 +29,7 @@ import msgspec
 from shoal import typed_toml
 from shoal.model import BrokerId
 from shoal.overlays.registry import PAGE as SYSTEMS_PAGE
-from shoal.overlays.registry import SYSTEMS
+from shoal.overlays.registry import SYSTEMS, unknown
 from shoal.simulation.service import ServiceCosts
 
 Text = Annotated[str, msgspec.Meta(min_length=1)]
@@ -274,8 +274,8 @@ class _Common(Section, frozen=True, kw_only=True):
     run: Run = Run()
 
     def __post_init__(self) -> None:
-        if self.system not in SYSTEMS:
-            raise ValueError(f"system: no system {self.system!r}; use one of {', '.join(SYSTEMS)}")
+        if problem := unknown(self.system):
+            raise ValueError(f"system: {problem}")
 
 
 class Scenario(_Common, frozen=True, kw_only=True):
@@ -370,6 +370,10 @@ def check_faults(
 def _finish(data: dict[str, Any], overrides: Iterable[str], label: str) -> Scenario:
     overridden = typed_toml.override(data, overrides, _WRITTEN)
     _map_paths(data, lambda text: str(Path(text).resolve()))
+    # Before its table is taken for a slip of the pen.
+    if isinstance(system := data.get("system"), str) and (problem := unknown(system)):
+        origin = typed_toml.OVERRIDE if "system" in overridden else label
+        raise typed_toml.TomlError(f"{origin}: system: {problem}")
     written = typed_toml.convert(data, _WRITTEN, label, overridden, pages=_PAGES)
     scenario = Scenario(
         **{key: getattr(written, key) for key in _Common.__struct_fields__},

@@ -15,6 +15,7 @@ from shoal.broker.messages import Message
 from shoal.broker.strategy import Strategy
 from shoal.broker.wire import COMMON, Codec, Form
 from shoal.overlays.errors import SystemModuleError
+from shoal.overlays.shapes import Shape
 from shoal.overlays.system import System
 from shoal.overlays.trace_rows import SHARED_TABLES, columns_of
 
@@ -72,6 +73,10 @@ def _check(system: System) -> None:
     if not (isinstance(system.name, str) and system.name.isidentifier()):
         raise SystemModuleError(
             f"the name {system.name!r} cannot be a key of a file; use letters, digits and _"
+        )
+    if not isinstance(system.shape, Shape):
+        raise SystemModuleError(
+            f"shape is {system.shape!r}; give one of shoal.overlays.shapes, such as TREE"
         )
     _check_parameters(system)
     _check_strategy(system)

@@ -92,6 +92,16 @@ def _further() -> Mapping[str, System]:
 SYSTEMS: MutableMapping[str, System] = _Systems({**MODULES, **_further()})
 
 
+def unknown(name: str) -> str:
+    """What is wrong with the name of a system; empty when there is such a system."""
+    if name in SYSTEMS:
+        return ""
+    return (
+        f"no system {name!r}; use one of {', '.join(SYSTEMS)}, or name the module of your own in "
+        f"{FURTHER}"
+    )
+
+
 def strategy_factory(
     system: str,
     parameters: msgspec.Struct | None = None,

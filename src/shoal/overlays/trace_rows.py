@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Literal, get_args, get_type_hints
+from types import UnionType
+from typing import Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -108,6 +109,7 @@ def columns_of(row: type[msgspec.Struct]) -> Columns:
     """A row's fields, in their order, and what they hold; each may be missing."""
     found: dict[str, Kind] = {}
     for name, hint in get_type_hints(row).items():
-        kinds = [kind for kind in get_args(hint) or (hint,) if kind is not type(None)]
+        either = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+        kinds = [kind for kind in either if kind is not type(None)]
         (found[name],) = (_KINDS[kind] for kind in kinds)
     return found

@@ -34,7 +34,7 @@ from shoal.mqtt.content import Json
 from shoal.mqtt.door.network import travels_in
 from shoal.mqtt.limits import Limits
 from shoal.overlays.registry import PAGE as SYSTEMS_PAGE
-from shoal.overlays.registry import SYSTEMS, strategy_factory
+from shoal.overlays.registry import SYSTEMS, strategy_factory, unknown
 from shoal.overlays.shapes import TopologyError
 from shoal.runtime.addresses import Address, read_address
 from shoal.runtime.network_sections import (
@@ -107,8 +107,8 @@ class Network(Section, frozen=True, kw_only=True):
     parameters: dict[str, Any] = {}
 
     def __post_init__(self) -> None:
-        if self.system not in SYSTEMS:
-            raise ValueError(f"system: no system {self.system!r}; use one of {', '.join(SYSTEMS)}")
+        if problem := unknown(self.system):
+            raise ValueError(f"system: {problem}")
 
     def broker(self, name: BrokerId) -> BrokerSection:
         """The broker of that name; KeyError when there is none."""
@@ -198,6 +198,9 @@ def parse_network(data: dict[str, Any], label: str = NETWORK) -> Network:
     data = dict(data)
     if "parameters" in data:
         raise TomlError(f"{label}: parameters: unknown key; a system's table has its name ({PAGE})")
+    # Before its table is taken for a slip of the pen.
+    if isinstance(system := data.get("system"), str) and (problem := unknown(system)):
+        raise TomlError(f"{label}: system: {problem}")
     given = {name: data.pop(name) for name in SYSTEMS if name in data}
     kind = msgspec.defstruct(
         "Systems",
