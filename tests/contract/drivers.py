@@ -206,7 +206,7 @@ class Live:
 
     def _is_linked(self) -> bool:
         if self._is_linked_at_start:
-            return all(links.is_connected for links in self._network.links.values())
+            return not any(links.away for links in self._network.links.values())
         if (oracle := self._oracle) is not None:
             nodes = self._network.nodes.items()
             return not oracle(

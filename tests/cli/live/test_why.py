@@ -155,7 +155,7 @@ async def test_a_broker_on_the_way_that_is_dead(tmp_path: Path) -> None:
     async with asked(tmp_path) as live, Client(live.door(3), "dashboard") as dashboard:
         await dashboard.subscribe("flights/#").granted()
         await live.services[1].stop()
-        await until(lambda: not live.services[0].links.is_connected)
+        await until(lambda: live.services[0].links.away)
         code, output = await live.why("dashboard", "flights/UA", "--at", "B1")
         assert code == 1
         assert "B2 does not answer" in output
