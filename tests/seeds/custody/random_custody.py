@@ -161,7 +161,7 @@ class RandomCustody:
     def _is_whole(self) -> bool:
         links = self.network.links.values()
         return len(links) == len(self.names) and all(
-            each.is_connected and node.is_ready
+            node.is_ready and not each.away
             for each, node in zip(links, self.network.nodes.values(), strict=True)
         )
 
