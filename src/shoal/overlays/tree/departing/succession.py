@@ -8,7 +8,7 @@ that comes from the leaver, and the centre's word.  So there is one tree at ever
 of them fails: who has not the centre's word stays with the leaver, whose link to the centre is the
 last to end.
 
-| part | hears | does |
+| role | hears | does |
 | --- | --- | --- |
 | none | Prepare | the centre opens links, and answers when all are up; the others at once |
 | prepared | Stop | holds what does not come from the leaver; answers, each time |
@@ -104,8 +104,8 @@ class Around(Protocol):
         """These were away as a neighbour left, and are this broker's neighbours in its place."""
 
 
-class _Part:
-    """This broker's part while a neighbour leaves."""
+class _Role:
+    """What this broker does while a neighbour leaves."""
 
     def __init__(self, leaver: BrokerId, prepare: Prepare, *, is_centre: bool) -> None:
         self.leaver = leaver
@@ -119,7 +119,7 @@ class _Part:
 
 
 class Succession:
-    """One broker's part in it; `is_engaged` says whether it is about to leave itself."""
+    """One broker's role in it; `is_engaged` says whether it is about to leave itself."""
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ class Succession:
         self._propagation = propagation
         self._exchange = exchange
         self._is_engaged = is_engaged
-        self._part: _Part | None = None
+        self._role: _Role | None = None
         self._deferred: list[Deferred] = []
         # Links that may still come up though nobody wants them any more, and until when.
         self._unwanted: dict[BrokerId, int] = {}
@@ -146,7 +146,7 @@ class Succession:
     @property
     def is_free(self) -> bool:
         """Whether no neighbour of this broker's is about to leave."""
-        return self._part is None
+        return self._role is None
 
     @property
     def is_awaited(self) -> bool:
@@ -155,11 +155,11 @@ class Succession:
 
     def opens(self, neighbour: BrokerId) -> bool:
         """Whether a link to this broker is one of those that take a leaver's place."""
-        return self._part is not None and neighbour in self._part.new
+        return self._role is not None and neighbour in self._role.new
 
     def defers(self, what: Deferred) -> bool:
         """Whether this must wait until the broker goes on; it comes then."""
-        if self._part is None or not self._part.is_still:
+        if self._role is None or not self._role.is_still:
             return False
         self._deferred.append(what)
         return True
@@ -170,9 +170,9 @@ class Succession:
         self, neighbour: BrokerId, message: LeavingMessage, now_us: int, out: list[Effect]
     ) -> None:
         """From a neighbour that leaves, or from the centre."""
-        part = self._part
+        role = self._role
         if type(message) is Prepare:
-            if part is not None and part.leaver == neighbour:
+            if role is not None and role.leaver == neighbour:
                 self._abandon(now_us, out)
             self._prepare(neighbour, message, out)
             return
@@ -186,80 +186,80 @@ class Succession:
         if isinstance(message, Absent):
             self._absent[neighbour] = message.brokers
             return
-        if part is None or message.attempt != part.attempt:
+        if role is None or message.attempt != role.attempt:
             return
-        is_centres = neighbour == part.centre and part.is_still
+        is_centres = neighbour == role.centre and role.is_still
         match message:
-            case Stop(turn=turn) if neighbour == part.leaver:
-                if not part.is_still and self.around.is_moving:  # since it was prepared
-                    self._refuse(part, now_us, out)
+            case Stop(turn=turn) if neighbour == role.leaver:
+                if not role.is_still and self.around.is_moving:  # since it was prepared
+                    self._refuse(role, now_us, out)
                 else:
-                    self._be_still(part, turn, out)
-            case Succeed(others=others) if neighbour == part.leaver and part.is_centre:
-                self._take_place(part, others, now_us, out)
-            case Flushed() if neighbour == part.leaver and not part.is_centre:
-                out.append(Hold((part.centre,)))
-            case Succeeded(at_us=at_us) if is_centres and not part.is_centre:
-                self._move(part, max(now_us, at_us), now_us, out)
-            case Abandon() if neighbour == part.leaver:
+                    self._be_still(role, turn, out)
+            case Succeed(others=others) if neighbour == role.leaver and role.is_centre:
+                self._take_place(role, others, now_us, out)
+            case Flushed() if neighbour == role.leaver and not role.is_centre:
+                out.append(Hold((role.centre,)))
+            case Succeeded(at_us=at_us) if is_centres and not role.is_centre:
+                self._move(role, max(now_us, at_us), now_us, out)
+            case Abandon() if neighbour == role.leaver:
                 self._abandon(now_us, out)
 
     def _prepare(self, leaver: BrokerId, message: Prepare, out: list[Effect]) -> None:
         is_centre = message.centre == self._broker
-        part = _Part(leaver, message, is_centre=is_centre)
+        role = _Role(leaver, message, is_centre=is_centre)
         if (
-            self._part is not None
+            self._role is not None
             or self._is_engaged()
             or self.around.is_moving
             or not self._exchange.is_settled(leaver)
-            or any(self._propagation.has_link(each) for each in part.new)
+            or any(self._propagation.has_link(each) for each in role.new)
         ):
             out.append(Send(leaver, Refuse(message.attempt)))
             return
-        self._part = part
-        for each in part.new:
+        self._role = role
+        for each in role.new:
             self._unwanted.pop(each, None)
         if is_centre:
-            out.extend(OpenLink(each) for each in part.new)
+            out.extend(OpenLink(each) for each in role.new)
         else:
-            out.append(Send(leaver, Prepared(part.attempt)))
+            out.append(Send(leaver, Prepared(role.attempt)))
 
-    def _be_still(self, part: _Part, turn: int, out: list[Effect]) -> None:
+    def _be_still(self, role: _Role, turn: int, out: list[Effect]) -> None:
         """Hold what does not come from the leaver, and say so, each time."""
-        if not part.is_still:
-            part.is_still = True
-            out.append(Hold((part.leaver,)))
-        out.append(Send(part.leaver, Stopped(part.attempt, turn)))
+        if not role.is_still:
+            role.is_still = True
+            out.append(Hold((role.leaver,)))
+        out.append(Send(role.leaver, Stopped(role.attempt, turn)))
 
     def _take_place(
-        self, part: _Part, others: tuple[Behind, ...], now_us: int, out: list[Effect]
+        self, role: _Role, others: tuple[Behind, ...], now_us: int, out: list[Effect]
     ) -> None:
         """At the centre."""
         propagation = self._propagation
-        succeed(propagation, part.leaver, others)
-        propagation.turned = {part.leaver: part.new}
-        out.append(Recall(part.leaver))
-        for each in part.new:
+        succeed(propagation, role.leaver, others)
+        propagation.turned = {role.leaver: role.new}
+        out.append(Recall(role.leaver))
+        for each in role.new:
             at_us = max(now_us, self.around.since_us(each) + 1)
-            out.append(Send(each, Succeeded(part.attempt, at_us)))
+            out.append(Send(each, Succeeded(role.attempt, at_us)))
         propagation.restate(propagation.neighbours, list(propagation.tables.subscriptions), out)
-        propagation.forget(part.leaver, out)
-        self._go_on(part, now_us, out)
+        propagation.forget(role.leaver, out)
+        self._go_on(role, now_us, out)
 
-    def _move(self, part: _Part, at_us: int, now_us: int, out: list[Effect]) -> None:
+    def _move(self, role: _Role, at_us: int, now_us: int, out: list[Effect]) -> None:
         """At one of the others."""
-        follow(self._propagation, part.leaver, part.centre)
-        self._propagation.turned = {part.leaver: (part.centre,)}
-        out.append(Recall(part.leaver))
-        self._unwanted[part.leaver] = now_us + LATE_US
-        self.around.settled(part.leaver, now_us, is_in=False)
-        since_us = self.around.settled(part.centre, at_us, is_in=True)
+        follow(self._propagation, role.leaver, role.centre)
+        self._propagation.turned = {role.leaver: (role.centre,)}
+        out.append(Recall(role.leaver))
+        self._unwanted[role.leaver] = now_us + LATE_US
+        self.around.settled(role.leaver, now_us, is_in=False)
+        since_us = self.around.settled(role.centre, at_us, is_in=True)
         out += [
-            Send(part.centre, Succeeded(part.attempt, since_us)),
-            OpenLink(part.centre, is_lasting=True),
-            EndLink(part.leaver),
+            Send(role.centre, Succeeded(role.attempt, since_us)),
+            OpenLink(role.centre, is_lasting=True),
+            EndLink(role.leaver),
         ]
-        self._go_on(part, now_us, out)
+        self._go_on(role, now_us, out)
 
     def _lose(self, brokers: tuple[BrokerId, ...], now_us: int, out: list[Effect]) -> None:
         """At the centre: these have not moved, whether their links have failed here already or not.
@@ -272,49 +272,49 @@ class Succession:
                 out.append(EndLink(each))
                 self.around.relink(each, LinkState.ENDED, now_us, out)
 
-    def _go_on(self, part: _Part, now_us: int, out: list[Effect]) -> None:
-        if not part.lost:
-            self._replaced.add(part.leaver)
-        self._exchange.replaced(part.leaver, part.new)
-        out.extend(LinkReady(each) for each in part.new)
-        self.around.replaced(part.leaver, part.new, now_us, out)
-        self._finish(part, now_us, out)
+    def _go_on(self, role: _Role, now_us: int, out: list[Effect]) -> None:
+        if not role.lost:
+            self._replaced.add(role.leaver)
+        self._exchange.replaced(role.leaver, role.new)
+        out.extend(LinkReady(each) for each in role.new)
+        self.around.replaced(role.leaver, role.new, now_us, out)
+        self._finish(role, now_us, out)
 
-    def _finish(self, part: _Part, now_us: int, out: list[Effect]) -> None:
-        self._part = None
+    def _finish(self, role: _Role, now_us: int, out: list[Effect]) -> None:
+        self._role = None
         deferred, self._deferred = self._deferred, []
         for what in deferred:
             if isinstance(what, TimerFired):
                 self.around.timer(what.key, now_us, out)
             else:
                 self.around.relink(what.neighbour, what.state, now_us, out)
-        if part.is_still:
+        if role.is_still:
             out.append(Release())
 
-    def _refuse(self, part: _Part, now_us: int, out: list[Effect]) -> None:
+    def _refuse(self, role: _Role, now_us: int, out: list[Effect]) -> None:
         """Tell the leaver, if it is there, that it cannot go now."""
-        if not part.lost:
-            out.append(Send(part.leaver, Refuse(part.attempt)))
+        if not role.lost:
+            out.append(Send(role.leaver, Refuse(role.attempt)))
         self._abandon(now_us, out)
 
     def _abandon(self, now_us: int, out: list[Effect]) -> None:
         """All stays as it is; what happened to the leaver's link meanwhile counts now."""
-        part = self._part
-        assert part is not None
-        for each in part.new:
+        role = self._role
+        assert role is not None
+        for each in role.new:
             self._unwanted[each] = now_us + LATE_US
             out.append(EndLink(each))
-        self._part = None
-        for state in part.lost:
-            self.around.relink(part.leaver, state, now_us, out)
-        self._finish(part, now_us, out)
+        self._role = None
+        for state in role.lost:
+            self.around.relink(role.leaver, state, now_us, out)
+        self._finish(role, now_us, out)
 
     # --- links --------------------------------------------------------------------------------
 
     def departed(self, broker: BrokerId) -> None:
         """It has left: a link to it that has failed, and waits to be taken for that, has ended."""
-        if self._part is not None and self._part.leaver == broker:
-            self._part.lost = [LinkState.ENDED for _ in self._part.lost]
+        if self._role is not None and self._role.leaver == broker:
+            self._role.lost = [LinkState.ENDED for _ in self._role.lost]
         failed = LinkChanged(broker, LinkState.FAILED)
         ended = LinkChanged(broker, LinkState.ENDED)
         self._deferred = [ended if each == failed else each for each in self._deferred]
@@ -329,14 +329,14 @@ class Succession:
         absent = self._absent.pop(neighbour, ())
         if absent and state is LinkState.ENDED:
             self.around.inherit(absent, neighbour, now_us, out)
-        part, is_up = self._part, state is LinkState.UP
-        if part is not None and self.opens(neighbour):
-            self._new_link(part, neighbour, now_us, out, is_up=is_up)
+        role, is_up = self._role, state is LinkState.UP
+        if role is not None and self.opens(neighbour):
+            self._new_link(role, neighbour, now_us, out, is_up=is_up)
             return True
-        if part is not None and neighbour == part.leaver:
-            if part.is_still and not part.is_centre:
-                part.lost.append(state)
-                out.append(Hold((part.centre,)))
+        if role is not None and neighbour == role.leaver:
+            if role.is_still and not role.is_centre:
+                role.lost.append(state)
+                out.append(Hold((role.centre,)))
                 return True
             self._abandon(now_us, out)
             return False
@@ -348,14 +348,14 @@ class Succession:
         return is_unwanted
 
     def _new_link(
-        self, part: _Part, neighbour: BrokerId, now_us: int, out: list[Effect], *, is_up: bool
+        self, role: _Role, neighbour: BrokerId, now_us: int, out: list[Effect], *, is_up: bool
     ) -> None:
-        if not is_up or neighbour in part.up:
-            self._refuse(part, now_us, out)
+        if not is_up or neighbour in role.up:
+            self._refuse(role, now_us, out)
             return
-        part.up.add(neighbour)
-        if part.is_centre and len(part.up) == len(part.new):
-            out.append(Send(part.leaver, Prepared(part.attempt)))
+        role.up.add(neighbour)
+        if role.is_centre and len(role.up) == len(role.new):
+            out.append(Send(role.leaver, Prepared(role.attempt)))
 
 
 # --- how tables turn ------------------------------------------------------------------------------
