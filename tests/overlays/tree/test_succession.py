@@ -307,6 +307,24 @@ def test_the_centre_opens_links_and_takes_the_place() -> None:
     assert not [each for each in centre.did if isinstance(each, EndLink)]
 
 
+def test_the_centre_counts_the_moves_that_the_leaver_has_counted() -> None:
+    """Who held a publisher's rows for a while took what the centre said for an old copy of them."""
+    centre = Told("B1", "B2").hears(*received("B2", Advertise(advertisement("a"))))
+    centre.hears(*received("B2", Prepare(7, "B1", ("B3",))), LinkChanged("B3", UP))
+    others = (Behind("B3", ("a",), ()),)
+    centre.hears(*received("B2", Stop(7, 1), Succeed(7, others, (("a", 2), ("gone", 5)))))
+    centre.hears(LinkChanged("B9", UP))
+    assert Advertise(advertisement("a"), 2) in centre.says("B9")
+
+
+def test_who_leaves_says_how_often_publishers_have_moved() -> None:
+    leaver = stopping().hears(*received("B3", Advertise(advertisement("a"), 2)))
+    all_stopped(leaver, 1)
+    (succeed_,) = all_stopped(leaver, 2).says("B1")
+    assert isinstance(succeed_, Succeed)
+    assert succeed_.moves == (("a", 2),)
+
+
 def still(*neighbours: str) -> Told:
     """B3 is prepared to move from B2 to B1, and is still."""
     other = Told("B3", "B2", *neighbours).hears(*received("B2", Prepare(7, "B1", ())))

@@ -40,7 +40,10 @@ def _run(seeds: Iterable[int], system: str, *, lossy: bool = False, patient: boo
         whole = network()
         if len(whole.neighbours[whole.leaver]) < 2:
             continue
-        whole.world.run(LEAVES_US + 20 * SECOND_US)
+        at_us = LEAVES_US
+        while whole.leaver not in whole.world.departures and at_us < END_US:
+            at_us += 10 * SECOND_US
+            whole.world.run(at_us)
         faulty = network()
         faulty.break_something(whole.world.departures[whole.leaver])
         problems = faulty.run(UNTIL_US)
@@ -69,6 +72,12 @@ def test_what_was_found_where_links_are_exchanged() -> None:
     # that end for ever.
     _run((228,), "self_organising", lossy=True)
     _run((303,), "self_organising", patient=True)
+
+
+def test_what_was_found_where_publishers_move() -> None:
+    # The centre had counted fewer moves than the leaver: rows were held until they were taken back.
+    _run((206,), "grape")
+    _run((413,), "grape", lossy=True)
 
 
 @pytest.mark.parametrize("seed", [4, 7])

@@ -82,9 +82,13 @@ class Behind(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Succeed(LeavingMessage, frozen=True):
-    """To the centre: take my place among these."""
+    """To the centre: take my place among these.
+
+    moves   how often publishers have moved, by advertisement, as `Turn` has it
+    """
 
     others: tuple[Behind, ...]
+    moves: tuple[tuple[AdvertisementId, int], ...] = ()
 
 
 class Flushed(LeavingMessage, frozen=True):

@@ -244,6 +244,17 @@ class RoutingTable:
             "advertisements": len(self.advertisements),
         }
 
+    @property
+    def moves(self) -> tuple[tuple[AdvertisementId, int], ...]:
+        """How often publishers have moved, by advertisement: as far as this broker knows."""
+        return tuple((id, row.rank) for id, row in self.advertisements.items() if row.rank)
+
+    def count_moves(self, moves: Iterable[tuple[AdvertisementId, int]]) -> None:
+        """Publishers have moved at least so often."""
+        for id, counted in moves:
+            if (row := self.advertisements.get(id)) is not None:
+                row.moves = max(row.moves, counted)
+
     def add_advertisement(
         self, advertisement: Advertisement, last_hop: BrokerId | None, moves: int = 0
     ) -> AdvertisementEntry:

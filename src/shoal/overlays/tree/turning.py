@@ -64,7 +64,7 @@ def first_turn(tables: RoutingTable, before: BrokerId) -> Turn:
     return Turn(
         advertisements=tuple(row.advertisement.id for row in tables.advertised_from(before)),
         known=tuple(entry.id for entry in tables.subscribed_from(before)),
-        moves=tuple((id, row.rank) for id, row in tables.advertisements.items() if row.rank),
+        moves=tables.moves,
     )
 
 
@@ -110,9 +110,7 @@ def turn_tables(
         # Whatever move turned it, this neighbour was not on its path.
         tables.turn_advertisement(row, behind)
         row.turned_us = None
-    for id, moves in turn.moves:
-        if (moved := tables.advertisements.get(id)) is not None:
-            moved.moves = max(moved.moves, moves)
+    tables.count_moves(turn.moves)
     for subscription in turn.near:
         if _is_asked_for(tables, subscription.filter, before):
             tables.add_subscription(subscription, before)

@@ -229,8 +229,9 @@ class Leaver:
         self._changes = []
         out += [CancelTimer(TIMER), Hold(tuple(others))]
         out.extend(Send(each, Flushed(self._attempt)) for each in others)
-        rows = tuple(behind(self._propagation.tables, each) for each in others)
-        out.append(Send(centre, Succeed(self._attempt, rows)))
+        tables = self._propagation.tables
+        rows = tuple(behind(tables, each) for each in others)
+        out.append(Send(centre, Succeed(self._attempt, rows, tables.moves)))
 
     def _end(
         self, neighbours: list[BrokerId], succession: Succession, now_us: int, out: list[Effect]

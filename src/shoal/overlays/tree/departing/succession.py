@@ -195,8 +195,8 @@ class Succession:
                     self._refuse(role, now_us, out)
                 else:
                     self._be_still(role, turn, out)
-            case Succeed(others=others) if neighbour == role.leaver and role.is_centre:
-                self._take_place(role, others, now_us, out)
+            case Succeed() if neighbour == role.leaver and role.is_centre:
+                self._take_place(role, message, now_us, out)
             case Flushed() if neighbour == role.leaver and not role.is_centre:
                 out.append(Hold((role.centre,)))
             case Succeeded(at_us=at_us) if is_centres and not role.is_centre:
@@ -231,12 +231,11 @@ class Succession:
             out.append(Hold((role.leaver,)))
         out.append(Send(role.leaver, Stopped(role.attempt, turn)))
 
-    def _take_place(
-        self, role: _Role, others: tuple[Behind, ...], now_us: int, out: list[Effect]
-    ) -> None:
-        """At the centre."""
+    def _take_place(self, role: _Role, place: Succeed, now_us: int, out: list[Effect]) -> None:
+        """At the centre, which counts what the leaver has: else its words would be older."""
         propagation = self._propagation
-        succeed(propagation, role.leaver, others)
+        succeed(propagation, role.leaver, place.others)
+        propagation.tables.count_moves(place.moves)
         propagation.turned = {role.leaver: role.new}
         out.append(Recall(role.leaver))
         for each in role.new:
