@@ -23,6 +23,9 @@ LENGTHS_US = (1, SECOND_US // 10, SECOND_US, 4 * SECOND_US)
 class BrokenLeave(RandomNetwork):
     """One seed's network, with an inner broker, free of clients, that leaves."""
 
+    # What is under way where something is away comes to who has subscribed meanwhile.
+    margin_us = SETTLE_US + max(LENGTHS_US)
+
     def __init__(
         self, seed: int, *, system: str, lossy: bool = False, patient: bool = False
     ) -> None:

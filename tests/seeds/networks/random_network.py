@@ -49,6 +49,8 @@ class SeededUnderlay:
 class RandomNetwork:
     # How many, at least and at most.
     SUBSCRIBERS = (1, 14)
+    # So much before a subscription begins, and after it ends, a publication may come or not.
+    margin_us = SETTLE_US
 
     def __init__(
         self,
@@ -203,7 +205,7 @@ class RandomNetwork:
             self.publications,
             [interest for interest, _ in self.interests],
             sorted(trace.deliveries, key=lambda delivery: delivery.delivered_us),
-            SETTLE_US,
+            self.margin_us,
             handed={row.publication.key: row for row in trace.published},
             excused=self.is_excused,
         )
