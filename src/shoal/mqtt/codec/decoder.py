@@ -48,6 +48,8 @@ MAX_PACKET_BYTES = MAX_VARIABLE + 5
 # So much of a payload takes no time of those who count bytes; more of it does when it is written to
 # hundreds.
 FREE_BYTES = 256
+# What handling one packet costs beside its bytes: a PINGREQ has two, and thousands come at once.
+SMALL_BYTES = 14
 
 # Of larger publications the bytes that they came in are not kept beside what they say.
 MAX_WRITTEN_BYTES = 4_096
@@ -114,8 +116,8 @@ class Decoder:
     def feed(self, data: bytes, most: int = MAX_PACKET_BYTES) -> list[Packet]:
         """The packets that are complete now.
 
-        Behind `most` bytes of these no packet is begun, FREE_BYTES of each payload not counted:
-        `unread` of the last are to be fed again.
+        Behind `most` bytes of these no packet is begun, FREE_BYTES of each payload not counted, and
+        SMALL_BYTES more of what is often small: `unread` of the last are to be fed again.
         """
         packets: list[Packet] = []
         self.unread = 0
@@ -173,6 +175,7 @@ class Decoder:
                 append(Puback(packet_id))
             else:
                 append(self._read(first, data, position, body, stop))
+                most -= SMALL_BYTES
                 version = self.version
             position, body = stop, stop + 2
         if position < end:
