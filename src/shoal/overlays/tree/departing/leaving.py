@@ -258,8 +258,9 @@ class Leaver:
         self, change: LinkChanged, succession: Succession, now_us: int, out: list[Effect]
     ) -> None:
         """This happened to a link while neighbours move; a stranger's that goes is forgotten."""
-        self._changes.append(change)
-        if not (change.state is LinkState.UP or change.neighbour in self._propagation.neighbours):
+        if change.state is LinkState.UP or change.neighbour in self._propagation.neighbours:
+            self._changes.append(change)
+        else:
             others = [each for each in self._changes if each.neighbour != change.neighbour]
             self._changes = others
         self._resolve(change.neighbour, succession, now_us, out)
