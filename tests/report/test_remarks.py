@@ -68,6 +68,14 @@ def test_brokers_that_could_not_keep_up_are_told() -> None:
     assert missing.startswith("11,912 copies of publications were still under way 60.0 s after")
 
 
+def test_a_system_of_a_module_that_is_not_named_is_told() -> None:
+    (unknown,) = remarks({"system": "guest"}, {})
+    assert unknown == (
+        "guest is no system that is known here, so what its brokers told is left out: name its "
+        "module in SHOAL_SYSTEMS"
+    )
+
+
 def changed(run: Run, **metrics: float | None) -> None:
     run.metrics.update(metrics)
 

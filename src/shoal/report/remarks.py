@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from shoal.overlays.registry import SYSTEMS
+from shoal.overlays.registry import FURTHER, SYSTEMS
 from shoal.report.drawing.figures import count, seconds
 
 # A queue that is shorter may be a burst's.
@@ -24,7 +24,12 @@ def remarks(scenario: Mapping[str, Any], checks: Mapping[str, Any]) -> list[str]
 
     What is not known is not judged.
     """
-    return [*_too_few(scenario, checks), *_too_late(scenario, checks), *_too_much(scenario, checks)]
+    return [
+        *_unknown(scenario),
+        *_too_few(scenario, checks),
+        *_too_late(scenario, checks),
+        *_too_much(scenario, checks),
+    ]
 
 
 def why_nobody_moved(
@@ -49,6 +54,16 @@ def why_nobody_moved(
 def _needed(system: str) -> str:
     """The parameter that says after how many publications of one publisher it decides."""
     return SYSTEMS[system].decides_after if system in SYSTEMS else ""
+
+
+def _unknown(scenario: Mapping[str, Any]) -> list[str]:
+    system = scenario["system"]
+    if system in SYSTEMS:
+        return []
+    return [
+        f"{system} is no system that is known here, so what its brokers told is left out: name its "
+        f"module in {FURTHER}"
+    ]
 
 
 def _too_few(scenario: Mapping[str, Any], checks: Mapping[str, Any]) -> list[str]:

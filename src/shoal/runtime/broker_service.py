@@ -48,6 +48,7 @@ from shoal.runtime.network_file import Network, changed_keys
 from shoal.runtime.node import Node
 from shoal.runtime.operations.admin import AdminServer
 from shoal.runtime.operations.admin_access import AdminAccess
+from shoal.runtime.operations.exceptions import Exceptions
 from shoal.runtime.operator import Operator
 from shoal.runtime.parts import journal_files, places, servers, spools, trace_writer
 from shoal.runtime.questions import Questions
@@ -75,6 +76,7 @@ class BrokerService:
         self.section = network.broker(name)
         self.listening: dict[str, Address] = {}
         self._started_s = time.monotonic()
+        self.exceptions = Exceptions()
         system = SYSTEMS[network.system]
         files = journal_files(network, name)
         self._clock_file = None if files is None else ClockFile(files.folder)
@@ -383,6 +385,7 @@ class BrokerService:
                 "queued_bytes": self.door.clients.backlog.bytes,
                 "queues_are_full": self.door.clients.backlog.is_full,
             },
+            "exceptions": self.exceptions.status(),
             "journal": self.door.journal.status if self.door.journal is not None else None,
             "couriers": self.couriers.status(),
             "counts": dict(self.node.counts),

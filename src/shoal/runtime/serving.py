@@ -81,8 +81,9 @@ async def _serve(
 ) -> None:
     service = BrokerService(network, name, join)
     service.at_left = stop.set
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(service.exceptions.heard)
     if read_again is not None:
-        loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGHUP, _reload, service, read_again)
     try:
         await service.start()

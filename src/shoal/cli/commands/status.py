@@ -103,7 +103,7 @@ def _show(console: Console, network: Network, statuses: Statuses) -> None:
     from shoal.overlays.registry import SYSTEMS
 
     console.print(_table(statuses))
-    remarks = (_waiting, _sent, _refused, _disks, _certificates, _versions)
+    remarks = (_waiting, _raised, _sent, _refused, _disks, _certificates, _versions)
     for text in (each for remark in remarks for each in remark(statuses)):
         console.print(text, soft_wrap=True, highlight=False)
     for stranger in network.strangers(statuses):
@@ -171,6 +171,16 @@ def _waiting(statuses: Statuses) -> Iterator[str]:
             problem = found["leaving"]["problem"]
             words = f"{name} leaves, busy with: {found['leaving']['stage']}"
             yield f"[yellow]{words}: {problem}[/yellow]" if problem else words
+
+
+def _raised(statuses: Statuses) -> Iterator[str]:
+    """Whose code has raised what nothing caught."""
+    for name, found in statuses.items():
+        raised = (found or {}).get("exceptions", {})  # brokers of earlier versions say nothing
+        if count := raised.get("count"):
+            times = "an exception" if count == 1 else f"{count:,} exceptions, the last"
+            last = escape(raised["last"])
+            yield f"[red]{name} has raised {times} (its log says more): {last}[/red]"
 
 
 def _sent(statuses: Statuses) -> Iterator[str]:

@@ -71,6 +71,8 @@ class Metrics(Collector):
         )
         ready = float(status.get("ready", False))
         yield GaugeMetricFamily("shoal_ready", "1 while nothing is missing.", value=ready)
+        raised = status.get("exceptions", {}).get("count", 0)
+        yield CounterMetricFamily("shoal_exceptions", "Exceptions nothing has caught.", raised)
         counts = status.get("counts", {})
         for key, (name, text) in _COUNTERS.items():
             yield CounterMetricFamily(name, text, value=counts.get(key, 0))

@@ -1,0 +1,61 @@
+"""A broker whose code raises says so to whoever asks how it is, not only to its log."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shoal.overlays.registry import SYSTEMS
+from shoal.runtime.operations.exceptions import Exceptions
+from tests.faulty import SYSTEM
+from tests.runtime.processes import SHOAL, processes, wait_until
+
+
+def test_an_exception_of_a_system_stands_in_the_status(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(SYSTEMS, SYSTEM.name, SYSTEM)
+    monkeypatch.setenv("SHOAL_SYSTEMS", "tests.flooding,tests.faulty")
+    with processes(tmp_path, 2, system=SYSTEM.name) as network:
+
+        def found() -> dict[str, Any]:
+            said: dict[str, Any] = network.status("B2")["exceptions"]
+            return said
+
+        assert found() == {"count": 0, "last": ""}
+        with network.client("B1", "p") as publisher:
+            publisher.paho.publish("t", b"1", qos=1)
+            wait_until(lambda: found()["count"] > 0)
+        said = found()["last"]
+        assert said.startswith("KeyError: 'a slip' (")
+        assert "faulty.py, line " in said
+        words = [*SHOAL, "status", str(network.path)]
+        shown = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+        (line,) = [line for line in shown.splitlines() if line.startswith("B2 has raised ")]
+        assert said in line
+
+
+def test_exceptions_are_counted_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    exceptions = Exceptions()
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(exceptions.heard)
+        loop.call_soon(lambda: 1 / 0)
+        loop.call_soon(json.loads, "{")
+        # A warning of asyncio's is none.
+        loop.call_exception_handler({"message": "a task was destroyed"})
+        await asyncio.sleep(0)
+
+    with caplog.at_level(logging.ERROR):
+        asyncio.run(main())
+    assert exceptions.count == 2
+    assert exceptions.last.startswith("JSONDecodeError: Expecting property name")
+    assert "decoder.py, line" in exceptions.last
+    assert "ZeroDivisionError" in caplog.text
