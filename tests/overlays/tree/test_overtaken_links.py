@@ -7,10 +7,12 @@ import pytest
 from shoal.broker.effects import (
     Departed,
     EndLink,
+    Hold,
     Leave,
     Left,
     LinkChanged,
     LinkState,
+    Release,
     ResetLink,
     Started,
     TimerFired,
@@ -75,6 +77,17 @@ def test_who_joins_while_others_move_is_a_neighbour_then(system: str) -> None:
     leaver.hears(LinkChanged("B3", ENDED), LinkChanged("B4", ENDED))
     assert ResetLink("B1") in leaver.did
     assert neighbours(leaver) == ["B1", "B5"]
+
+
+@SYSTEMS
+def test_who_is_back_while_others_move_is_heard_when_these_have(system: str) -> None:
+    """It said its tables before its link was taken for one that had come: they were awaited for
+    ever, and the broker never left.
+    """
+    leaver = succeeding(system)
+    assert Hold(("B4",)) in leaver.hears(LinkChanged("B3", FAILED)).did
+    assert Hold(("B4",)) in leaver.hears(LinkChanged("B3", UP)).did
+    assert Release() in leaver.hears(LinkChanged("B4", ENDED)).did
 
 
 @SYSTEMS

@@ -225,7 +225,7 @@ def test_an_inner_broker_hands_over_to_one_of_its_neighbours() -> None:
     (succeed_,) = leaver.says("B1")
     assert isinstance(succeed_, Succeed)
     assert [each.neighbour for each in succeed_.others] == ["B3", "B4"]
-    assert leaver.hears(LinkChanged("B3", ENDED)).did == []
+    assert leaver.hears(LinkChanged("B3", ENDED)).did == [Hold(("B4",))]
     assert leaver.hears(LinkChanged("B4", ENDED)).did == [EndLink("B1"), Release()]
     assert leaver.hears(LinkChanged("B1", ENDED)).did == [Left()]
 

@@ -74,6 +74,11 @@ def test_what_was_found_where_links_are_exchanged() -> None:
     _run((303,), "self_organising", patient=True)
 
 
+def test_what_was_found_over_bad_links() -> None:
+    # Who was back before the others had moved said its tables too soon, and was waited for.
+    _run((362,), "tree", lossy=True)
+
+
 def test_what_was_found_where_publishers_move() -> None:
     # The centre had counted fewer moves than the leaver: rows were held until they were taken back.
     _run((206,), "grape")

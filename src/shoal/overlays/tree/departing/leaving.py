@@ -7,8 +7,8 @@ neighbours are away, and they are several, it waits for one of them.  A leaf the
 over which it says last who is away.  An inner broker prepares its neighbours, one of which is the
 centre, stops them, and asks again in turn until nothing came in between: tables that answer each
 other are said.  Then it hands over, and hears only the others until it knows of each whether it has
-moved: what it would say before might be old.  Its links to the others end as these move, the link
-to the centre last.
+moved: what it would say before might be old.  Who is back meanwhile is heard when its link counts,
+behind all that.  Its links to the others end as these move, the link to the centre last.
 
 | state | hears | does |
 | --- | --- | --- |
@@ -227,7 +227,8 @@ class Leaver:
         self._centre = centre
         self._awaited = set(others)
         self._changes = []
-        out += [CancelTimer(TIMER), Hold(tuple(others))]
+        out.append(CancelTimer(TIMER))
+        self._hold(out)
         out.extend(Send(each, Flushed(self._attempt)) for each in others)
         tables = self._propagation.tables
         rows = tuple(behind(tables, each) for each in others)
@@ -264,6 +265,13 @@ class Leaver:
             others = [each for each in self._changes if each.neighbour != change.neighbour]
             self._changes = others
         self._resolve(change.neighbour, succession, now_us, out)
+        if self.state is State.SUCCEEDING:
+            self._hold(out)
+
+    def _hold(self, out: list[Effect]) -> None:
+        """Hear only the others; who is back among them, when its link counts as one that came."""
+        _, *others = self._propagation.neighbours
+        out.append(Hold(tuple(each for each in others if not self._has_changed(each))))
 
     def _has_changed(self, neighbour: BrokerId) -> bool:
         """Whether something happened to this link since neighbours began to move."""
