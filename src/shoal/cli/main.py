@@ -11,6 +11,7 @@ also while it is still being imported.
 from __future__ import annotations
 
 import contextlib
+import errno
 import importlib
 import io
 import os
@@ -90,6 +91,11 @@ def explained() -> Iterator[None]:
         _fail(str(error))
     except OSError as error:
         # A file that is not what its command needs, wherever it was opened.
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            from shoal.cli.support.interrupts import drop_output
+
+            drop_output()  # else what is still to be printed fails once more
+            _fail(f"what is to be written cannot be: {error.strerror}")
         if error.filename is None:
             raise
         _fail(f"{error.filename}: {error.strerror}")

@@ -362,7 +362,7 @@ def check_target(path: Path, *, overwrite: bool) -> None:
     if not (path / "checks.json").is_file():
         raise RunFileError(f"{path}: exists and is no run; choose another folder")
     if not overwrite:
-        raise RunFileError(f"{path}: holds a run already; choose another folder, or overwrite it")
+        raise RunFileError(f"{path}: holds a run already; choose another folder, or --overwrite")
 
 
 def _arrow_table(name: str, columns: Mapping[str, Sequence[Any]], schema: Any) -> Any:

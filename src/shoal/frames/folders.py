@@ -35,10 +35,27 @@ def new_folder(target: Path, *, overwrite: bool = False) -> Iterator[Path]:
         filled.mkdir()
         yield filled
         if target.exists():
+            _check_kind(target, filled)
             target.rename(work / "old")
         filled.rename(target)
     finally:
         shutil.rmtree(work, ignore_errors=True)
+
+
+def _check_kind(target: Path, filled: Path) -> None:
+    """TableError where none of the tables that are there is among those that replace them."""
+    there, new = _tables(target), _tables(filled)
+    if there and there.isdisjoint(new):
+        names = ", ".join(sorted(there))
+        raise TableError(f"{target} holds other tables: {names}; give another place")
+
+
+def _tables(folder: Path) -> set[str]:
+    """The names of its tables; a table by itself, of parts, has none."""
+    names = {
+        each.name for each in folder.iterdir() if not each.name.startswith(("_", ".", "part-"))
+    }
+    return {name.removesuffix(".parquet") for name in names}
 
 
 def _holds_only_tables(folder: Path) -> bool:

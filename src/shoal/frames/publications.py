@@ -50,7 +50,7 @@ class Publications:
         there = attribute_columns(table, key)
         for attribute, column in wanted.demands.items():
             if attribute not in there:
-                hint = did_you_mean(attribute, [FILTER, *ID_COLUMNS, *there])
+                hint = did_you_mean(attribute, list(there), (FILTER, *ID_COLUMNS))
                 raise TableError(
                     f"subscriptions: column {column!r} demands the attribute {attribute!r}, which "
                     f"publications do not have{hint}"

@@ -14,10 +14,14 @@ ALIKE = 0.5
 SHOWN = 12
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """The end of a complaint about a word that is not known."""
+def did_you_mean(word: str, known: Iterable[str], also: Iterable[str] = ()) -> str:
+    """The end of a complaint about a word that is not known; it may be one of another kind, `also`.
+
+    >>> did_you_mean("fliter", ["x"], ["filter"]), did_you_mean("y", ["x"], ["filter"])
+    ('; did you mean filter?', '; there are x')
+    """
     words = list(known)
-    if near := difflib.get_close_matches(word, words, n=1, cutoff=ALIKE):
+    if near := difflib.get_close_matches(word, [*also, *words], n=1, cutoff=ALIKE):
         return f"; did you mean {near[0]}?"
     more = ", ..." if len(words) > SHOWN else ""
     return f"; there are {', '.join(words[:SHOWN])}{more}" if words else ""

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import logging
+import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -94,6 +97,68 @@ def test_what_cannot_be_is_said(
 ) -> None:
     assert run("publish", "a", *words) == 2
     assert problem in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("lines", "said", "published"),
+    [
+        (b"ok1\nb\xffad\r\nok2\n", "", [b"ok1", b"b\xffad", b"ok2"]),
+        (b'{"a":1}\n{"a":NaN}\n{"a":2}\n', 'line 2: {"a":NaN} is not JSON: NaN', [b'{"a":1}']),
+        (b'{"a":1}\n{\n', "line 2: { is not JSON: ", [b'{"a":1}']),
+    ],
+)
+@on_asyncio
+async def test_lines_are_published_as_they_are_until_one_is_wrong(
+    lines: bytes,
+    said: str,
+    published: list[bytes],
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(lines)))
+    files = Files(tmp_path)
+    secure = Tls(authority=files.authority)
+    async with listening(files) as where:
+        broker = f"mqtts://{where['mqtts']}"
+        async with Client(broker, tls=secure) as client:
+            heard = client.subscribe("t")
+            await heard.granted()
+            words = ("publish", "t", "-", "--broker", broker, "--authority", files.authority)
+            words += ("--json",) if said else ()
+            assert await asyncio.to_thread(run, *words) == (2 if said else 0)
+            assert [(await heard.get()).payload for _ in published] == published
+    error = capfd.readouterr().err
+    assert said in error
+    assert said or not error
+
+
+def test_a_payload_that_is_not_json_is_said_before_anybody_is_asked(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for payload in ("{", '{"x": NaN}', '{"x": Infinity}'):
+        assert run("publish", "t", payload, "--json", "--broker", "127.0.0.1:1") == 2
+        assert f"--json: {payload} is not JSON: " in capsys.readouterr().err
+
+
+@on_asyncio
+async def test_ctrl_c_ends_a_recording_without_a_word_but_its_figures(tmp_path: Path) -> None:
+    """It told of a task whose exception nobody had asked for."""
+    files = Files(tmp_path)
+    async with listening(files) as where:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "shoal.cli.main", "record", "--out", str(tmp_path / "out")),
+            *("--broker", f"mqtts://{where['mqtts']}", "--authority", files.authority),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        assert process.stderr is not None
+        assert (await process.stderr.readline()).startswith(b"records # at ")
+        process.send_signal(signal.SIGINT)
+        out, error = await process.communicate()
+    assert process.returncode == 0
+    assert out.startswith(b"0 publications of 0 publishers -> ")
+    assert error == b"shoal: warning: there are no publications\n"
 
 
 def test_stderr_says_what_clients_log(capsys: pytest.CaptureFixture[str]) -> None:

@@ -173,12 +173,18 @@ def test_what_a_user_gets_wrong_is_said(
     rows = [subscription("s", "D", "TRUE")]
     pq.write_table(pa.Table.from_pylist(rows), other / "subscriptions.parquet")
     network = str(folder / "network.toml")
+    text = Path(network).read_text()
+    down = tmp_path / "down.toml"
+    for port, address in enumerate(re.findall(r'admin = "(.+)"', text), 1):
+        text = text.replace(address, f"127.0.0.1:{port}")
+    down.write_text(text)
     bad = tmp_path / "scenario.toml"
     bad.write_text('name = "x"\nworkload.path = "nowhere"\n')
     wrong = [
         (("replay", str(tmp_path / "none"), "-n", network), "none: no such folder"),
         (("replay", str(other), "-n", str(tmp_path / "none")), "cannot be read"),
         (("replay", str(other), "-n", network), "the network has no broker 'D' with an MQTT"),
+        (("replay", str(folder / "workload"), "-n", str(down)), "does not answer at "),
         (replay(folder, "--speed", "0"), "--speed 0.0: is not above 0"),
         (replay(folder, "--seconds", "0"), "no events in 0.0 s"),
         (replay(folder, "--truth", str(tmp_path / "none")), "none: no such table"),

@@ -17,9 +17,13 @@ def row(client: str, **said: Any) -> dict[str, Any]:
 
 
 def shown(
-    rows: list[dict[str, Any]], printed: pytest.CaptureFixture[str], most: int = 20
+    rows: list[dict[str, Any]],
+    printed: pytest.CaptureFixture[str],
+    most: int = 20,
+    *,
+    is_sought: bool = False,
 ) -> list[str]:
-    _show(rows, most)
+    _show(rows, most, is_sought=is_sought)
     return printed.readouterr().out.splitlines()
 
 
@@ -47,4 +51,5 @@ def test_what_waits_has_columns(
 
 
 def test_nobody_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    assert shown([], capsys) == ["no such client"]
+    assert shown([], capsys, is_sought=True) == ["no such client"]
+    assert shown([], capsys) == ["no clients"]

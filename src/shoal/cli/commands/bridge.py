@@ -47,8 +47,10 @@ def bridge(
         try:
             host, port = read_address(metrics)
             start_http_server(port, host, bridge_registry(found.name, tally))
-        except (OSError, ValueError) as error:
+        except ValueError as error:
             raise UserError(f"--metrics {metrics}: {error}") from error
+        except OSError as error:
+            raise UserError(f"--metrics {metrics}: {error.strerror or error}") from error
     try:
         run_or_stop(lambda: run_bridge(found, tally))
     except StoppedError:

@@ -73,7 +73,7 @@ def clients(
     if as_json:
         print(json.dumps(rows, indent=2))
     else:
-        _show(_where_they_are(rows), most)
+        _show(_where_they_are(rows), most, is_sought=bool(client or user or away))
         for name, found in statuses.items():
             if found is None:
                 print(f"not asked: {name} {statuses.why_not(name)}")
@@ -118,14 +118,14 @@ def _where_they_are(rows: list[Row]) -> list[Row]:
     return [row for row in rows if (row["client"], row.get("going")) not in there]
 
 
-def _show(rows: list[Row], most: int) -> None:
+def _show(rows: list[Row], most: int, *, is_sought: bool) -> None:
     """A table that has whole identifiers on a terminal of 80 columns.
 
     What is nothing for all, as most of it is where all is well, is a line below.
     """
     console = Console(highlight=False)
     if not rows:
-        console.print("no such client")
+        console.print("no such client" if is_sought else "no clients")
         return
     shown = rows[:most]
     nothing = [name for name in _COUNTS if not any(row.get(name) for row in shown)]

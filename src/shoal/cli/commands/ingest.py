@@ -12,6 +12,7 @@ import typer
 
 from shoal.cli.matching.tables import check_files
 from shoal.cli.support.errors import UserError
+from shoal.cli.support.places import check_exist
 from shoal.cli.support.spark import (
     LOCAL_MASTER,
     LOCAL_MEMORY,
@@ -21,7 +22,6 @@ from shoal.cli.support.spark import (
     MemoryOption,
     OutOption,
     OverwriteOption,
-    check_exist,
     print_counts,
 )
 from shoal.cli.support.waiting import waiting

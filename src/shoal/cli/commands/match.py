@@ -106,14 +106,15 @@ def match(
     engine: Annotated[Engine, typer.Option(help="What does the matching.")] = Engine.INDEX,
     syntax: Annotated[Syntax, typer.Option(help="The language of the filters.")] = Syntax.SQL,
     skip_bad: Annotated[
-        bool, typer.Option("--skip-bad", help="Report broken lines and go on without them.")
+        bool,
+        typer.Option("--skip-bad", help="Report broken JSON lines and go on without them."),
     ] = False,
     explain: Annotated[
         bool, typer.Option("--explain", help="Say of each pair why it does not match.")
     ] = False,
     only: Annotated[
         list[str] | None,
-        typer.Option("--only", metavar="ID", help="Only this subscription; may be repeated."),
+        typer.Option("--only", metavar="ID", help="Only this one of JSON lines; may be repeated."),
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="With --explain: a JSON object per pair.")
@@ -206,6 +207,8 @@ def _check_tables(
             raise UserError(f"{path} is a Python data source; that needs --engine spark")
         if is_table(path) and (option := lines.given()):
             raise UserError(f"{option} is for JSON lines, and {path} is a table")
+    if tables.overwrite and tables.out is None:
+        raise UserError("--overwrite goes with --out")
     if tables.out is not None and (lines.explain or lines.engine is Engine.NAIVE):
         raise UserError("--out writes pairs; --explain and --engine naive print")
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -68,11 +69,14 @@ def publish(
     except TopicError as error:
         raise UserError(str(error)) from error
     read = dict(_attribute(each) for each in attributes or ())
-    payloads: Iterable[str] = (payload,)
-    if payload == "-":
-        payloads = (line.rstrip("\n") for line in sys.stdin)
-    elif json_payload:
-        _check_json(payload)
+    is_stdin = payload == "-"
+    payloads: Iterable[bytes] = [os.fsencode(payload)]
+    if is_stdin:
+        payloads = (line.removesuffix(b"\n").removesuffix(b"\r") for line in sys.stdin.buffer)
+    if json_payload:
+        payloads = _checked(payloads, is_stdin=is_stdin)
+    if not is_stdin:
+        payloads = list(payloads)  # what is wrong with it is said before anybody is asked
     connecting = read_connecting(
         broker, username, password, authority, certificate, key, server_name, version
     )
@@ -80,14 +84,11 @@ def publish(
     async def run() -> None:
         async with connecting.client() as client:
             for batch in _batches(payloads):
-                if json_payload:
-                    for each in batch:
-                        _check_json(each)
                 await asyncio.gather(
                     *(
                         client.publish(
                             topic,
-                            each.encode(),
+                            each,
                             qos=qos,
                             retain=retain,
                             attributes=read,
@@ -103,25 +104,39 @@ def publish(
         raise UserError(str(error)) from error
 
 
-def _batches(payloads: Iterable[str]) -> Iterable[list[str]]:
-    batch: list[str] = []
-    for payload in payloads:
-        batch.append(payload)
-        if len(batch) == PIPELINE:
+def _batches(payloads: Iterable[bytes]) -> Iterator[list[bytes]]:
+    """Those before a broken one are published, and then it is told."""
+    batch: list[bytes] = []
+    try:
+        for payload in payloads:
+            batch.append(payload)
+            if len(batch) == PIPELINE:
+                yield batch
+                batch = []
+    except UserError:
+        if batch:
             yield batch
-            batch = []
+        raise
     if batch:
         yield batch
 
 
-def _check_json(payload: str) -> None:
-    """UserError unless a payload is JSON."""
+def _checked(payloads: Iterable[bytes], *, is_stdin: bool) -> Iterator[bytes]:
+    """UserError at one that is no JSON, as Python's NaN and Infinity are none."""
     from shoal.language.errors import shorten
 
-    try:
-        json.loads(payload)
-    except ValueError as error:
-        raise UserError(f"--json: {shorten(payload)} is not JSON: {error}") from None
+    for number, payload in enumerate(payloads, 1):
+        try:
+            json.loads(payload, parse_constant=_refuse)
+        except ValueError as error:
+            shown = shorten(payload.decode(errors="backslashreplace"))
+            line = f"line {number}: " if is_stdin else ""
+            raise UserError(f"--json: {line}{shown} is not JSON: {error}") from None
+        yield payload
+
+
+def _refuse(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
 
 
 def _attribute(text: str) -> tuple[str, Value]:

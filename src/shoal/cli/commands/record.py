@@ -32,6 +32,7 @@ from shoal.cli.support.live.operators import (
     read_caller,
 )
 from shoal.cli.support.live.subscriptions import ask_subscriptions
+from shoal.cli.support.places import check_new
 
 if TYPE_CHECKING:
     from shoal.experiments.live.recording import Recorder
@@ -96,8 +97,7 @@ def record(
     from shoal.frames.folders import new_folder
 
     check_topic_filters(*(topic or ()))
-    if out.exists() and not overwrite:
-        raise UserError(f"{out} exists already; give another --out, or --overwrite")
+    check_new(out, overwrite=overwrite)
     connecting = read_connecting(
         broker, username, password, authority, certificate, key, server_name, version
     )
@@ -156,11 +156,17 @@ async def _record(
                     enough.set_result(None)
 
         reading = [asyncio.create_task(read(number)) for number in range(len(subscriptions))]
-        await asyncio.wait([*reading, enough], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        for task in reading:
-            if task.done():
-                task.result()
-            task.cancel()
+        try:
+            await asyncio.wait(
+                [*reading, enough], timeout=seconds, return_when=asyncio.FIRST_COMPLETED
+            )
+            for task in reading:
+                if task.done():
+                    task.result()
+        finally:  # also at Ctrl-C: the client that they read from closes
+            for task in reading:
+                task.cancel()
+            await asyncio.gather(*reading, return_exceptions=True)
 
 
 def _write_clients(network: Network, caller: Caller, folder: Path) -> str:

@@ -26,6 +26,7 @@ from shoal.cli.support.live.operators import (
     OperatorPassword,
     read_caller,
 )
+from shoal.cli.support.places import check_file
 
 if TYPE_CHECKING:
     from shoal.experiments.live.judge import Key
@@ -120,6 +121,8 @@ def replay(
     from shoal.report.replays import problems, proof
     from shoal.runtime.serving import StoppedError
 
+    if out is not None:
+        check_file(out)
     network = read_network(network_file, has_files=False)
     caller = read_caller(network, operator, operator_password, operator_certificate)
     tls = None

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from shoal.cli.support.errors import UserError
+from shoal.cli.support.places import check_exist
 
 
 def report(
@@ -51,6 +52,7 @@ def report(
 
 
 def _summary_near(run: Path) -> Path:
+    check_exist(run)
     folder = run.resolve().parent
     for place in (folder, folder.parent):
         if (place / "summary" / "runs.parquet").exists():

@@ -15,6 +15,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from shoal.cli.support.errors import UserError
+from shoal.cli.support.places import check_place
 from shoal.cli.support.still import duration, told
 from shoal.cli.support.waiting import waiting
 from shoal.cli.systems.kinds import Columns
@@ -77,6 +78,7 @@ def simulate(
     try:
         scenario = load_scenario(scenario_file, settings or ())
         check_target(out, overwrite=overwrite)
+        check_place(out)
         with _VirtualTime(scenario.name, FAR_BEHIND_US) as virtual_time:
             result = run_scenario(scenario, progress=virtual_time)
         by_seed = []

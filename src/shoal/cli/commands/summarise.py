@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 
 from shoal.cli.support.errors import UserError
+from shoal.cli.support.places import check_exist
 from shoal.cli.support.spark import (
     LOCAL_MASTER,
     LOCAL_MEMORY,
@@ -19,7 +20,6 @@ from shoal.cli.support.spark import (
     MemoryOption,
     OutOption,
     OverwriteOption,
-    check_exist,
 )
 
 if TYPE_CHECKING:

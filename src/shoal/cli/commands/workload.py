@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from shoal.cli.support.errors import UserError
+from shoal.cli.support.places import check_exist, check_new
 from shoal.cli.support.spark import (
     LOCAL_MASTER,
     LOCAL_MEMORY,
@@ -18,11 +19,10 @@ from shoal.cli.support.spark import (
     MemoryOption,
     OutOption,
     OverwriteOption,
-    check_exist,
-    check_new,
     print_counts,
 )
 from shoal.cli.support.waiting import waiting
+from shoal.frames.folders import EVENTS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -91,6 +91,8 @@ def workload(
     if month is not None and (from_time is not None or to_time is not None):
         raise UserError("give either --month or --from and --to")
     check_exist(publications)
+    if (publications / EVENTS).exists():
+        raise UserError(f"{publications} is a workload already; give what `shoal ingest` wrote")
     if duration_s is not None and not MIN_DURATION_S <= duration_s <= MAX_DURATION_S:
         raise UserError(f"--duration-s {duration_s:g}: a replay takes some seconds, such as 300")
     if brokers.startswith("-"):
@@ -101,7 +103,8 @@ def workload(
             raise UserError(f"--brokers {brokers}: say how many, such as {AIRPORTS}63")
     if not brokers.isdigit() and not brokers.startswith(AIRPORTS):
         check_exist(Path(brokers))
-    check_new(out, overwrite=overwrite)
+    read = [each for each in (publications, own_subscriptions, own_publishers) if each is not None]
+    check_new(out, overwrite=overwrite, inputs=read)
     try:
         window = _window(month, from_time, to_time)
     except ValueError as error:
@@ -163,6 +166,7 @@ def _number_or_file(option: str, text: str | None) -> tuple[int | None, Path | N
         path = Path(text)
         if not path.exists():
             raise UserError(f"{option} {text}: is no number, and no such file exists")
+        check_exist(path)
         return None, path
     if int(text) < 1:
         raise UserError(f"{option} {text}: must be at least 1")

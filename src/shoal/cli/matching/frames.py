@@ -17,7 +17,8 @@ from shoal.cli.matching.files import (
     warn,
 )
 from shoal.cli.matching.tables import Answer, check_files
-from shoal.cli.support.spark import check_new, print_counts
+from shoal.cli.support.places import check_new
+from shoal.cli.support.spark import print_counts
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
@@ -36,7 +37,8 @@ def match_frames(
     subscriptions: Wanted, publications: Given, out: Path | None, *, overwrite: bool
 ) -> Iterator[Answer]:
     """What to print: each publication's name and the ids of its subscriptions; none with `out`."""
-    check_new(out, overwrite=overwrite)
+    read = [each for each in (subscriptions, publications) if isinstance(each, Path)]
+    check_new(out, overwrite=overwrite, inputs=read)
     wanted = _subscriptions(subscriptions)
     given = _publications(publications, wanted)
     known = _known(given)

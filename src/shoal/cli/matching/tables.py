@@ -23,7 +23,8 @@ from shoal.cli.matching.files import (
     warn,
 )
 from shoal.cli.support.errors import UserError
-from shoal.cli.support.spark import check_exist, print_counts, spark_command
+from shoal.cli.support.places import check_exist, check_new
+from shoal.cli.support.spark import print_counts, spark_command
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -74,6 +75,7 @@ class SparkOptions(NamedTuple):
         chosen = {
             "--partition": self.partition,
             "--stream": self.stream,
+            "--once": self.once,
             "--source-option": self.source_options,
         }
         return next((option for option, value in chosen.items() if value), "")
@@ -120,6 +122,9 @@ def match_by_spark(
 ) -> Iterator[Answer]:
     """What to print: each publication's name and the ids of its subscriptions."""
     check_files(subscriptions, publications)
+    if not options.stream:
+        read = [each for each in (subscriptions, publications) if isinstance(each, Path)]
+        check_new(options.out, overwrite=options.overwrite, inputs=read)
     answers: list[Answer] = []
     counts: dict[str, object] = {}
     with spark_command(

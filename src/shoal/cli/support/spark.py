@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from shoal.cli.support.errors import UserError
+from shoal.cli.support.places import check_new
 from shoal.cli.support.still import duration
 from shoal.cli.support.waiting import Waiting, waiting
 
@@ -64,7 +65,7 @@ def spark_command(
 
     Where the `inputs` are said and small, it is one for little work.
     """
-    check_new(out, overwrite=overwrite)
+    check_new(out, overwrite=overwrite, inputs=inputs)
     # Before PySpark is imported, which takes a while by itself.
     with waiting("starting Spark", _bytes_of(inputs)) as status:
         from shoal.pipeline.session import spark_session
@@ -157,7 +158,7 @@ class Making(NamedTuple):
         A spinner says what it is `doing`; what a user did wrong is a UserError.  Where the `inputs`
         are said and small, the session is one for little work.
         """
-        check_new(self.out, overwrite=self.overwrite)
+        check_new(self.out, overwrite=self.overwrite, inputs=inputs)
         if without is not None and self.engine == "auto" and self.master == LOCAL_MASTER:
             with waiting(doing, _bytes_of(inputs)):
                 from shoal.pipeline.small.tables import NeedsSparkError
@@ -193,19 +194,6 @@ def _bytes_of(inputs: Sequence[Path]) -> int:
         for file in (path.rglob("*") if path.is_dir() else [path])
         if file.is_file()
     )
-
-
-def check_new(out: Path | None, *, overwrite: bool) -> None:
-    """UserError if what is to be written is there already."""
-    if out is not None and out.exists() and not overwrite:
-        raise UserError(f"{out} exists already; give another --out, or --overwrite")
-
-
-def check_exist(*paths: Path) -> None:
-    """UserError for the first path that is not there; a moment, where Spark would take seconds."""
-    for path in paths:
-        if not path.exists():
-            raise UserError(f"{path} does not exist")
 
 
 def spark_complaint(error: Exception) -> str:

@@ -54,6 +54,10 @@ class Brokers:
                 )
             self._addresses[broker.name] = read_address(where)
 
+    async def answer(self) -> None:
+        """UnrestError unless all do."""
+        await self._statuses()
+
     async def at_rest(self) -> Counts:
         """Wait until the network rests; what was counted until then.
 

@@ -74,6 +74,8 @@ async def compare(
     end is in the result, which judges what brokers had acknowledged until then.  That may be that
     it was cancelled, if it `is_partial` then.
     """
+    brokers = Brokers(network, caller)
+    await brokers.answer()
     is_quiet = SYSTEMS[network.system].is_quiet
     prediction = None
     if is_quiet:
@@ -81,7 +83,6 @@ async def compare(
         prediction = await asyncio.to_thread(predict, workload, network)
     judge = Judge(expected)
     players = Players(workload, network, judge, credentials)
-    brokers = Brokers(network, caller)
     after: Counts | None = None
     async with players.publishers(progress):
         await brokers.at_rest()

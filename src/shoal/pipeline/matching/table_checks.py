@@ -47,7 +47,7 @@ def demands(subscriptions: DataFrame, known: Collection[str]) -> Asked:
         if known and attribute not in known:
             if not _has_values(subscriptions, field.name):
                 continue  # it asks for nothing
-            hint = did_you_mean(attribute, [FILTER, *ID_COLUMNS, *known])
+            hint = did_you_mean(attribute, known, (FILTER, *ID_COLUMNS))
             raise TableError(
                 f"subscriptions: column {field.name!r} demands the attribute {attribute!r}, which "
                 f"publications do not have{hint}"

@@ -7,11 +7,12 @@ event time, then file name and line, whatever the partitioning.
 
 In Parquet, NaN is a missing value, as pandas writes it; a whole number may be stored as a
 double.  Text is a number only as digits, sign, point and exponent: `NaN`, `inf` or Java's `1d`
-are refused.
+are refused, and what is too large for a double.
 """
 
 from __future__ import annotations
 
+import math
 import re
 
 from pyspark.errors import AnalysisException, ParseException, PySparkException
@@ -142,7 +143,9 @@ def _typed(source: Column, kind: DataType, wanted: AttributeType, decimal: str) 
             text = F.when(text.rlike(NUMBER_WITH_COMMA), F.translate(text, ",", "."))
         elif wanted == "double":
             text = F.when(text.rlike(NUMBER), text)
-        return text.try_cast(target)
+        number = text.try_cast(target)
+        # What is too large would be infinite.
+        return F.when(F.abs(number) < F.lit(math.inf), number) if wanted == "double" else number
     value = source.try_cast(target)
     if isinstance(kind, FractionalType) and wanted == "integer":
         # A double of 2^63 becomes the largest integer, which as a double is 2^63 again.

@@ -102,7 +102,10 @@ def _of_text(wanted: AttributeType, decimal: str) -> Reader:
 
 
 def _double(said: str, form: re.Pattern[str]) -> float | None:
-    return float(said.replace(",", ".")) if form.fullmatch(said) else None
+    if not form.fullmatch(said):
+        return None
+    value = float(said.replace(",", "."))
+    return value if math.isfinite(value) else None  # it is too large
 
 
 def _truth(said: str) -> bool | None:
