@@ -41,7 +41,7 @@ class Bare:
         self.turned: dict[str, tuple[str, ...]] = {}
         self.propagation = self
         self.is_ready = self.is_at_rest = True
-        self.is_moving = self.is_parting = False
+        self.is_moving = self.is_parting = self.is_yielding = False
 
     def is_neighbour(self, broker: str) -> bool:
         return broker in self.neighbours

@@ -39,11 +39,11 @@ def begin(system: str, links: Links, leavers: str = "B") -> World:
     world.crash(FAULT_US, "X")
     for number, name in enumerate(leavers):
         at_us = FAULT_US + (1 + 70 * number) * SECOND_US
-        world.queue.push(at_us, partial(_leave, world), name)
+        world.queue.push(at_us, partial(leave, world), name)
     return world
 
 
-def _leave(world: World, now_us: int, name: str) -> None:
+def leave(world: World, now_us: int, name: str) -> None:
     world.brokers[name].bring(now_us, Leave())
 
 
@@ -137,7 +137,7 @@ def test_brokers_are_away_while_others_leave(seed: int, system: str) -> None:
         world.restart(at_us + random.randint(20 * SECOND_US, 160 * SECOND_US), name)
     for name in random.sample(others, random.randint(1, max(1, len(others) - 1))):
         at_us = random.randint(20 * SECOND_US, 120 * SECOND_US)
-        world.queue.push(at_us, partial(_leave, world), name)
+        world.queue.push(at_us, partial(leave, world), name)
     world.run(7 * 60 * SECOND_US)
     assert is_tree(list(world.links), {*names} - {*world.departures})
     assert all(node.machine.strategy.is_ready for node in world.brokers.values())

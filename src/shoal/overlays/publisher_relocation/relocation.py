@@ -30,7 +30,12 @@ from shoal.overlays.publisher_relocation.tracer import Tracer
 from shoal.overlays.tree.around import AroundTree
 from shoal.overlays.tree.departing.leaving import TIMER as LEAVING_TIMER
 from shoal.overlays.tree.exchange import TIMER as EXCHANGE_TIMER
-from shoal.overlays.tree.messages import AdvertisementsSaid, LeavingMessage, SubscriptionsSaid
+from shoal.overlays.tree.messages import (
+    AdvertisementsSaid,
+    LeavingMessage,
+    Stead,
+    SubscriptionsSaid,
+)
 from shoal.overlays.tree.routing import TreeRouting
 
 # What the tree and its migrations hear from neighbours; all else is for tracers.
@@ -210,10 +215,13 @@ class Relocation(AroundTree):
     def parting(self, neighbours: Iterable[BrokerId], now_us: int, out: list[Effect]) -> None:
         self.tree.parting(neighbours, now_us, out)
 
+    def stood_in(self, neighbour: BrokerId) -> Stead:
+        return self.tree.stood_in(neighbour)
+
     def inherit(
-        self, neighbours: Iterable[BrokerId], leaver: BrokerId, now_us: int, out: list[Effect]
+        self, absent: Iterable[BrokerId], leaver: BrokerId, now_us: int, out: list[Effect]
     ) -> None:
-        self.tree.inherit(neighbours, leaver, now_us, out)
+        self.tree.inherit(absent, leaver, now_us, out)
 
     def replaced(
         self, old: BrokerId | None, new: tuple[BrokerId, ...], now_us: int, out: list[Effect]

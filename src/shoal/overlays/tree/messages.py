@@ -35,6 +35,10 @@ class SubscriptionsSaid(Message, frozen=True):
 # --- a broker that leaves ---------------------------------------------------------------------
 
 
+# In whose place a broker waits for one that is away, and since when; newest first.
+Stead = tuple[tuple[BrokerId, int], ...]
+
+
 class LeavingMessage(Message, frozen=True):
     attempt: int
 
@@ -43,14 +47,22 @@ class Prepare(LeavingMessage, frozen=True):
     """From who leaves: these are to be linked to the centre, be ready for that.
 
     The centre is asked last, and opens the links.
+
+    absent  who is away, but may have moved in an earlier attempt
     """
 
     centre: BrokerId
     others: tuple[BrokerId, ...]
+    absent: tuple[BrokerId, ...] = ()
 
 
 class Prepared(LeavingMessage, frozen=True):
-    """To who leaves: ready; from the centre, all links are up."""
+    """To who leaves: ready; from the centre, all links are up.
+
+    moved  of the absent, this broker's neighbours
+    """
+
+    moved: tuple[BrokerId, ...] = ()
 
 
 class Refuse(LeavingMessage, frozen=True):
@@ -116,6 +128,8 @@ class Absent(LeavingMessage, frozen=True):
     since = protocols.ABSENT
 
     brokers: tuple[BrokerId, ...]
+    # For each, in whose place the leaver waits for it (see `Around.stood_in`).
+    before: tuple[Stead, ...] = ()
 
 
 class Abandon(LeavingMessage, frozen=True):

@@ -52,6 +52,7 @@ from shoal.overlays.publishers import LocalPublishers
 from shoal.overlays.requests import check_advertisement, check_filter, check_subscription
 from shoal.overlays.tree.departing.leaving import TIMER as LEAVING_TIMER
 from shoal.overlays.tree.departing.leaving import Leaver
+from shoal.overlays.tree.departing.plain import PlainLinks
 from shoal.overlays.tree.departing.succession import Around, Succession
 from shoal.overlays.tree.exchange import TIMER as EXCHANGE_TIMER
 from shoal.overlays.tree.exchange import Exchange
@@ -71,7 +72,7 @@ from shoal.overlays.tree.routing_table import SubscriptionEntry
 from shoal.overlays.tree.turning import Turn, turn_tables
 
 
-class TreeRouting(BaseStrategy):
+class TreeRouting(PlainLinks, BaseStrategy):
     """The baseline system: publishers and subscribers stay where they connected.
 
     What is returned goes the way that tables have turned to, if they have; else nowhere: no other
@@ -93,7 +94,7 @@ class TreeRouting(BaseStrategy):
         self._exchange = Exchange(context.expected)
         self._leaver = Leaver(context.random, self.propagation, self._exchange, context.expected)
         self._succession = Succession(
-            self.broker, self.propagation, self._exchange, self, lambda: self._leaver.is_engaged
+            self.broker, self.propagation, self._exchange, self, self._leaver
         )
 
     # --- the strategy's inputs ----------------------------------------------------------------
@@ -260,32 +261,11 @@ class TreeRouting(BaseStrategy):
         """A neighbour has said something of another system's that may change tables."""
         self._leaver.heard()
 
-    @property
-    def is_moving(self) -> bool:
-        """Nothing of a plain tree's needs links to stay."""
-        return False
-
-    def replaced(
-        self, old: BrokerId | None, new: tuple[BrokerId, ...], now_us: int, out: list[Effect]
-    ) -> None:
-        """The tables have turned, and that is all."""
-
-    def since_us(self, neighbour: BrokerId) -> int:
-        """A plain tree's links are those that are up."""
-        return 0
-
-    def settled(self, neighbour: BrokerId, at_us: int, *, is_in: bool) -> int:
-        """Nothing of that is remembered."""
-        return at_us
-
-    def parting(self, neighbours: Iterable[BrokerId], now_us: int, out: list[Effect]) -> None:
-        """A plain tree's links go with their brokers."""
-
     def inherit(
-        self, neighbours: Iterable[BrokerId], leaver: BrokerId, now_us: int, out: list[Effect]
+        self, absent: Iterable[BrokerId], leaver: BrokerId, now_us: int, out: list[Effect]
     ) -> None:
         """Who is back knows nobody else."""
-        others = [each for each in neighbours if each not in (self.broker, *self._neighbours)]
+        others = [each for each in absent if each not in (self.broker, *self._neighbours)]
         self._leaver.inherit(others, now_us, out)
 
     def departed(self, broker: BrokerId, now_us: int, out: list[Effect]) -> None:
@@ -338,6 +318,11 @@ class TreeRouting(BaseStrategy):
         """Whether this broker leaves, and has said that its last links end."""
         return self._leaver.is_parting
 
+    @property
+    def is_yielding(self) -> bool:
+        """Whether this broker, or a neighbour, is about to leave."""
+        return self._leaver.is_engaged or not self._succession.is_free
+
     def opens(self, neighbour: BrokerId) -> bool:
         """Whether a link to this broker is to take the place of a neighbour that leaves."""
         return self._succession.opens(neighbour)
@@ -363,8 +348,7 @@ class TreeRouting(BaseStrategy):
     def is_at_rest(self) -> bool:
         """Whether all neighbours have said each other their tables, and none is about to leave."""
         is_settled = all(map(self._exchange.is_settled, self._neighbours))
-        is_leaving = self._leaver.is_engaged or not self._succession.is_free
-        return self.is_ready and is_settled and not (is_leaving or self.propagation.hearsay)
+        return self.is_ready and is_settled and not (self.is_yielding or self.propagation.hearsay)
 
     def turn(
         self,
@@ -419,10 +403,7 @@ class TreeRouting(BaseStrategy):
         check_advertisement(publisher, advertisement, None if row is None else row.advertisement)
 
     def _check_not_elsewhere(self, advertisement_id: AdvertisementId, moves: int) -> None:
-        """Subscriptions would go on following the copy elsewhere, and miss the one here.
-
-        Unless the publisher has moved since, as this one says.
-        """
+        """Subscriptions would go on following that copy, unless the publisher has moved since."""
         known = self.tables.advertisements.get(advertisement_id)
         if known is not None and known.last_hop is not None and known.rank >= moves:
             hop = known.last_hop

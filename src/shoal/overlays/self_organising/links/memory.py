@@ -20,6 +20,7 @@ from shoal.overlays.self_organising.quiet_ring.ring_messages import (
     Standing,
     Verdict,
 )
+from shoal.overlays.tree.messages import Stead
 
 # Of a link that a broker does not remember, and of one of which it cannot know, as it has started
 # anew, has been told of no links and remembers none.
@@ -70,12 +71,21 @@ class Memory:
         at_us: int,
         *,
         is_in: bool,
-        instead_of: BrokerId | None = None,
     ) -> int:
         """That is so since then, or since later than before where clocks are ahead; since when."""
         since_us = max(at_us, self.standing(neighbour).since_us + 1)
-        self.put(neighbour, Standing(is_in, since_us, instead_of))
+        self.put(neighbour, Standing(is_in, since_us))
         return since_us
+
+    def inherit(self, neighbour: BrokerId, leaver: BrokerId, before: Stead, at_us: int) -> None:
+        """That one was away as this one left, which had it in the place of those before."""
+        since_us = max(at_us, self.standing(neighbour).since_us + 1)
+        self.put(neighbour, Standing(True, since_us, leaver, before))
+
+    def stood_in(self, neighbour: BrokerId) -> Stead:
+        """In whose place this broker has that neighbour, and since when, newest first."""
+        mine = self.standing(neighbour)
+        return () if mine.instead_of is None else ((mine.instead_of, mine.since_us), *mine.before)
 
     def forget(self, neighbour: BrokerId) -> None:
         """That broker is gone, and with it all that was agreed with it."""
@@ -92,6 +102,10 @@ class Memory:
             standing = Standing(True, 0)
         if standing is other and other.instead_of is not None:
             former = self.standing(other.instead_of)
+            for broker, since_us in other.before:
+                if former.since_us >= since_us:
+                    break  # it has heard that this one stood in
+                former = self.standing(broker)
             has_parted = not (mine.is_in or former.is_in or former.since_us < 0)
             standing = Standing(not has_parted, other.since_us + has_parted)
         self.put(neighbour, standing)

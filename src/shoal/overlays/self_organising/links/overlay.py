@@ -18,7 +18,7 @@ While the tables must keep still for an exchange (`quiet_ring.py`), what would c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from shoal.broker.effects import (
     CancelTimer,
@@ -48,6 +48,7 @@ from shoal.overlays.self_organising.quiet_ring.quiet_ring import QuietRing
 from shoal.overlays.self_organising.quiet_ring.ring import Ring
 from shoal.overlays.self_organising.quiet_ring.ring_messages import Greeting, Standing, Verdict
 from shoal.overlays.self_organising.quiet_ring.steps import TIMER
+from shoal.overlays.tree.messages import Stead
 from shoal.overlays.tree.routing import TreeRouting
 from shoal.overlays.tree.routing_table import RoutingTable
 from shoal.overlays.tree.turning import Turn
@@ -78,6 +79,7 @@ class Overlay:
         tree.surround(self)
         self._listener = listener
         self.memory = Memory((*context.neighbours, *context.expected))
+        self.stood_in = self.memory.stood_in
         self._ring = QuietRing(context.broker, self, LateVerdicts(self.memory, self._put_late))
         self.healing = Healing(context.broker, self, may_link)
         self._up = set(context.neighbours)
@@ -185,7 +187,7 @@ class Overlay:
     @property
     def exchanging(self) -> str:
         """Why its links must stay as they are, whatever else goes on; empty when they need not."""
-        return self._ring.busy
+        return self._ring.busy or ("somebody leaves" if self.tree.is_yielding else "")
 
     def begin(self, exchange: LinkExchange, now_us: int, out: list[Effect]) -> None:
         """Carry an exchange out; this broker is the cycle's last.  The listener hears the rest."""
@@ -335,10 +337,7 @@ class Overlay:
     def replaced(
         self, old: BrokerId | None, new: tuple[BrokerId, ...], now_us: int, out: list[Effect]
     ) -> None:
-        """A neighbour leaves the network, and others take its place.
-
-        The centre remembers none of its new links before their other ends have heard of them.
-        """
+        """Others take a neighbour's place; the centre remembers their links once they have heard."""
         self._routing.replaced(old, new, now_us, out)
 
     def settled(self, neighbour: BrokerId, at_us: int, *, is_in: bool) -> int:
@@ -354,12 +353,12 @@ class Overlay:
             self._greet(each, out)
 
     def inherit(
-        self, neighbours: Iterable[BrokerId], leaver: BrokerId, now_us: int, out: list[Effect]
+        self, absent: Mapping[BrokerId, Stead], leaver: BrokerId, now_us: int, out: list[Effect]
     ) -> None:
         """These were away as a neighbour left: who is back is told by this broker what became."""
-        new = [each for each in neighbours if not self.memory.standing(each).is_in]
+        new = [each for each in absent if not self.memory.standing(each).is_in]
         for each in new:
-            self.memory.settle(each, now_us, is_in=True, instead_of=leaver)
+            self.memory.inherit(each, leaver, absent[each], now_us)
             self._greet(each, out)
         self.tree.inherit(new, leaver, now_us, out)
 

@@ -8,6 +8,7 @@ from shoal.broker.messages import Message
 from shoal.broker.wire import Vocabulary
 from shoal.model import BrokerId
 from shoal.overlays.self_organising.exchanges import LinkExchange
+from shoal.overlays.tree.messages import Stead
 from shoal.overlays.tree.turning import Turn
 
 # Who began an exchange, and when: no two have the same.
@@ -87,11 +88,14 @@ class Standing(msgspec.Struct, frozen=True, array_like=True):
 
     instead_of  who left while the other end was away: if that one has none of its links any more,
                 neither has it this one
+    before      in whose place that one stood, and since when, newest first: these count where the
+                other end has not heard of that
     """
 
     is_in: bool
     since_us: int
     instead_of: BrokerId | None = None
+    before: Stead = ()
 
 
 class Greeting(RingMessage, frozen=True):

@@ -15,12 +15,12 @@ behind all that.  Its links to the others end as these move, the link to the cen
 | staying | leave | begins, when it is quiet: linking, or for a leaf ending |
 | linking | all are prepared | stops them: stopping |
 | stopping | all have stopped, again if anything came in between | hands over: succeeding |
-| linking, stopping | refused, two seconds without a word | abandons: waiting |
+| linking, stopping | refused, seconds without a word | abandons: waiting |
 | linking, stopping | a neighbour's link changes, or one comes up | abandons: waiting |
 | succeeding | the links to the others have ended | ends the link to the centre: ending |
 | succeeding | that, or refusals, and other changes | begins the centre's link anew: waiting |
 | ending | its links have ended, or the link to the centre has failed | has left: left |
-| ending | a leaf's only link has failed | opens it again, to end it: waiting |
+| ending | that of a leaf, or where somebody is away, has failed | opens it again: waiting |
 | ending | a link comes up | has none but that: waiting |
 | waiting | a while later | begins, when it is quiet |
 """
@@ -65,7 +65,8 @@ from shoal.overlays.tree.messages import (
 from shoal.overlays.tree.propagation import Propagation
 
 TIMER: TimerKey = ("leave",)
-PATIENCE_US = 2_000_000
+# For how long all of a step may be silent; twice as long after each time that this was too short.
+PATIENCE_US, MOST_PATIENCE_US = 2_000_000, 8_000_000
 # Who is away for longer will find the network without this broker.
 ABSENCE_US = 60_000_000
 # Two that wait for each other to leave must not try again at one moment.
@@ -101,6 +102,7 @@ class Leaver:
         self._attempt = 0
         self._centre: BrokerId = ""
         self._turn = 0
+        self._patience_us = PATIENCE_US
         self._heard = False
         self._awaited: set[BrokerId] = set()
         # While others move: what has happened to links.
@@ -120,6 +122,10 @@ class Leaver:
         """Whether it has said that its last links end."""
         return self.state in (State.ENDING, State.LEFT)
 
+    def knows(self, broker: BrokerId) -> bool:
+        """Whether this is a neighbour, or one that is away."""
+        return broker in self._propagation.neighbours or broker in self._away
+
     def start(self, now_us: int) -> None:
         """The broker starts: whom it expects is away from now on."""
         self._away = dict.fromkeys(self._away, now_us)
@@ -132,8 +138,10 @@ class Leaver:
         self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]
     ) -> None:
         """A link of the tree's came up, failed or ended; comes before what follows from that."""
-        if state is LinkState.UP and self._stayed and neighbour == self._centre:
-            out.append(Send(neighbour, Stayed(self._attempt, self._stayed)))
+        if state is LinkState.UP and neighbour == self._centre:
+            stayed = tuple(each for each in self._stayed if each in self._propagation.neighbours)
+            if stayed:
+                out.append(Send(neighbour, Stayed(self._attempt, stayed)))
         if state is LinkState.FAILED:
             self.misses(neighbour, now_us)
         else:
@@ -177,6 +185,7 @@ class Leaver:
             case State.WAITING:
                 self._begin(succession, now_us, out)
             case State.LINKING | State.STOPPING:
+                self._patience_us = min(2 * self._patience_us, MOST_PATIENCE_US)
                 self._abandon(now_us, out)
 
     # --- steps --------------------------------------------------------------------------------
@@ -192,8 +201,9 @@ class Leaver:
             self._attempt = max(now_us, self._attempt + 1)
             centre, *others = neighbours
             self._awaited, self._stayed = set(others), ()
-            out.extend(Send(each, Prepare(self._attempt, centre, ())) for each in others)
-            out.append(SetTimer(TIMER, now_us + PATIENCE_US))
+            prepare = Prepare(self._attempt, centre, (), tuple(self._away))
+            out.extend(Send(each, prepare) for each in others)
+            self._be_patient(now_us, out)
 
     def _is_quiet(self, succession: Succession, now_us: int) -> bool:
         tables = self._propagation.tables
@@ -213,8 +223,11 @@ class Leaver:
         self.state = State.WAITING
         out.append(SetTimer(TIMER, now_us + self._random.randint(*AGAIN_US)))
 
+    def _be_patient(self, now_us: int, out: list[Effect]) -> None:
+        out.append(SetTimer(TIMER, now_us + self._patience_us))
+
     def _stop(self, now_us: int, out: list[Effect]) -> None:
-        out.append(SetTimer(TIMER, now_us + PATIENCE_US))
+        self._be_patient(now_us, out)
         self._turn += 1
         self._heard = False
         self._awaited = set(self._propagation.neighbours)
@@ -240,7 +253,8 @@ class Leaver:
         self.state = State.ENDING
         self._awaited = set(neighbours)
         if neighbours and self._away:
-            out.append(Send(neighbours[0], Absent(self._attempt, tuple(self._away))))
+            before = tuple(map(succession.around.stood_in, self._away))
+            out.append(Send(neighbours[0], Absent(self._attempt, tuple(self._away), before)))
         succession.around.parting(neighbours, now_us, out)
         out.extend(EndLink(each) for each in neighbours)
         self._finish(out)
@@ -325,7 +339,9 @@ class Leaver:
         if message.attempt != self._attempt:
             return
         match self.state, message:
-            case State.LINKING, Prepared():
+            case State.LINKING, Prepared(moved=moved):
+                for each in moved:
+                    self._away.pop(each, None)
                 self._awaited.discard(neighbour)
                 if self._awaited:
                     return
@@ -335,7 +351,9 @@ class Leaver:
                     self._stop(now_us, out)
                 else:
                     self._awaited = {centre}
-                    out.append(Send(centre, Prepare(self._attempt, centre, tuple(others))))
+                    self._be_patient(now_us, out)  # links are opened now
+                    away = tuple(self._away)
+                    out.append(Send(centre, Prepare(self._attempt, centre, tuple(others), away)))
             case State.STOPPING, Stopped(turn=turn) if turn == self._turn:
                 self._awaited.discard(neighbour)
                 if self._awaited:
@@ -376,8 +394,12 @@ class Leaver:
             case State.ENDING if neighbour not in self._awaited:
                 # It is none of the tree's; who has moved has said so before.
                 return self._has_changed(neighbour)
-            case State.ENDING if state is LinkState.FAILED and not self._changes:
-                # Nobody has its place: whoever is back would look for it for ever.
+            case State.ENDING if state is LinkState.FAILED and (self._away or not self._changes):
+                # Nobody may have its place, or know who is away: these would look for it for ever.
+                changes, self._changes = self._changes, []
+                for change in changes:
+                    succession.around.relink(change.neighbour, LinkState.ENDED, now_us, out)
+                succession.around.settled(neighbour, now_us, is_in=True)
                 out.append(OpenLink(neighbour, is_lasting=True))
                 self._wait(now_us, out)
             case State.ENDING:

@@ -28,7 +28,8 @@ timers, wait until it goes on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import zip_longest
 from typing import Protocol
 
 from shoal.broker.effects import (
@@ -57,6 +58,7 @@ from shoal.overlays.tree.messages import (
     Prepared,
     Refuse,
     Stayed,
+    Stead,
     Stop,
     Stopped,
     Succeed,
@@ -99,9 +101,15 @@ class Around(Protocol):
         """This broker leaves: its links to these have ended, or are about to."""
 
     def inherit(
-        self, neighbours: Iterable[BrokerId], leaver: BrokerId, now_us: int, out: list[Effect]
+        self, absent: Mapping[BrokerId, Stead], leaver: BrokerId, now_us: int, out: list[Effect]
     ) -> None:
-        """These were away as a neighbour left, and are this broker's neighbours in its place."""
+        """These were away as a neighbour left, and are this broker's neighbours in its place.
+
+        It says in whose place it had them itself.
+        """
+
+    def stood_in(self, neighbour: BrokerId) -> Stead:
+        """In whose place this broker has that neighbour, and since when, newest first."""
 
 
 class _Role:
@@ -113,13 +121,25 @@ class _Role:
         self.centre = prepare.centre
         self.is_centre = is_centre
         self.new = prepare.others if is_centre else (prepare.centre,)
+        self.absent = prepare.absent
         self.up: set[BrokerId] = set()
         self.is_still = False
         self.lost: list[LinkState] = []
 
 
+class Own(Protocol):
+    """How the broker would leave itself."""
+
+    @property
+    def is_engaged(self) -> bool:
+        """Whether it is about to."""
+
+    def knows(self, broker: BrokerId) -> bool:
+        """Whether this is a neighbour, or one that is away."""
+
+
 class Succession:
-    """One broker's role in it; `is_engaged` says whether it is about to leave itself."""
+    """One broker's role in it."""
 
     def __init__(
         self,
@@ -127,13 +147,13 @@ class Succession:
         propagation: Propagation,
         exchange: Exchange,
         around: Around,
-        is_engaged: Callable[[], bool],
+        own: Own,
     ) -> None:
         self.around = around
         self._broker = broker
         self._propagation = propagation
         self._exchange = exchange
-        self._is_engaged = is_engaged
+        self._own = own
         self._role: _Role | None = None
         self._deferred: list[Deferred] = []
         # Links that may still come up though nobody wants them any more, and until when.
@@ -141,7 +161,7 @@ class Succession:
         # Neighbours whose place others have taken, and to which the links have yet to end.
         self._replaced: set[BrokerId] = set()
         # By neighbour that leaves, whom it has left to this broker: for when their link has ended.
-        self._absent: dict[BrokerId, tuple[BrokerId, ...]] = {}
+        self._absent: dict[BrokerId, dict[BrokerId, Stead]] = {}
 
     @property
     def is_free(self) -> bool:
@@ -184,7 +204,9 @@ class Succession:
             self._lose(message.brokers, now_us, out)
             return
         if isinstance(message, Absent):
-            self._absent[neighbour] = message.brokers
+            # A leaver of an earlier version does not say in whose place.
+            steads = zip_longest(message.brokers, message.before, fillvalue=())
+            self._absent[neighbour] = dict(steads)  # type: ignore[arg-type]
             return
         if role is None or message.attempt != role.attempt:
             return
@@ -209,7 +231,7 @@ class Succession:
         role = _Role(leaver, message, is_centre=is_centre)
         if (
             self._role is not None
-            or self._is_engaged()
+            or self._own.is_engaged
             or self.around.is_moving
             or not self._exchange.is_settled(leaver)
             or any(self._propagation.has_link(each) for each in role.new)
@@ -222,7 +244,11 @@ class Succession:
         if is_centre:
             out.extend(OpenLink(each) for each in role.new)
         else:
-            out.append(Send(leaver, Prepared(role.attempt)))
+            out.append(Send(leaver, self._prepared(role)))
+
+    def _prepared(self, role: _Role) -> Prepared:
+        """Who is away for the leaver, and is no stranger here, has moved when it left before."""
+        return Prepared(role.attempt, tuple(filter(self._own.knows, role.absent)))
 
     def _be_still(self, role: _Role, turn: int, out: list[Effect]) -> None:
         """Hold what does not come from the leaver, and say so, each time."""
@@ -325,7 +351,7 @@ class Succession:
     def link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> bool:
         """A link changed; whether that is no affair of the tree's, or waits."""
         self._replaced.discard(neighbour)
-        absent = self._absent.pop(neighbour, ())
+        absent = self._absent.pop(neighbour, {})
         if absent and state is LinkState.ENDED:
             self.around.inherit(absent, neighbour, now_us, out)
         role, is_up = self._role, state is LinkState.UP
@@ -354,7 +380,7 @@ class Succession:
             return
         role.up.add(neighbour)
         if role.is_centre and len(role.up) == len(role.new):
-            out.append(Send(role.leaver, Prepared(role.attempt)))
+            out.append(Send(role.leaver, self._prepared(role)))
 
 
 # --- how tables turn ------------------------------------------------------------------------------
