@@ -337,7 +337,7 @@ class Overlay:
     def replaced(
         self, old: BrokerId | None, new: tuple[BrokerId, ...], now_us: int, out: list[Effect]
     ) -> None:
-        """Others take a neighbour's place; the centre remembers their links once they have heard."""
+        """Others take a neighbour's place; the centre remembers links whose ends have heard."""
         self._routing.replaced(old, new, now_us, out)
 
     def settled(self, neighbour: BrokerId, at_us: int, *, is_in: bool) -> int:
