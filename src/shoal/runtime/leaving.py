@@ -121,13 +121,20 @@ class Leaving:
             _log.warning("it cannot leave yet", extra={"problem": self._problem})
             await asyncio.sleep(ASK_AGAIN_S)
         self._go_to("links")
-        for neighbour in self._links.neighbours:
-            self._links.end(neighbour)
-        self._node.schedule_flush()
-        await _until(lambda: not self._links.neighbours)
+        await self._end_links()
         self._node.flush()
         self._go_to("left")
         self._left()
+
+    async def _end_links(self) -> None:
+        """Those that there are, and those that come meanwhile."""
+        ended = set[BrokerId]()
+        while neighbours := {*self._links.neighbours}:
+            for each in sorted(neighbours - ended):
+                self._links.end(each)
+            ended = neighbours
+            self._node.schedule_flush()
+            await asyncio.sleep(POLL_S)
 
     async def _send_away(self, takers: Sequence[BrokerId]) -> None:
         """Take nobody in any more, and send every client elsewhere, some at a time."""

@@ -1,0 +1,36 @@
+"""The last step of a broker that leaves: it ends its links."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+from unittest.mock import Mock
+
+from shoal.runtime.leaving import Leaving
+
+
+class Links:
+    """Each link ends a round after it is to; while the first does, another broker links itself."""
+
+    def __init__(self) -> None:
+        self.ended: list[str] = []
+        self._there = ["B1", "B2"]
+        self._late = ["B3", "B1"]
+
+    @property
+    def neighbours(self) -> list[str]:
+        there, self._there = self._there, [each for each in self._there if each not in self.ended]
+        return list(there)
+
+    def end(self, neighbour: str) -> None:
+        self.ended.append(neighbour)
+        if self._late:
+            self._there.append(self._late.pop(0))
+
+
+def test_links_that_come_while_others_end_are_ended_too() -> None:
+    """It waited for them, and its process never ended."""
+    links: Any = Links()
+    leaving = Leaving(Mock(), Mock(), links, Mock(), Mock(), {}, Mock())
+    asyncio.run(asyncio.wait_for(leaving._end_links(), 10))
+    assert {*links.ended} == {"B1", "B2", "B3"}
