@@ -69,6 +69,20 @@ def test_who_has_not_heard_that_somebody_stood_in_counts_from_the_first() -> Non
     assert is_neighbour(other, "T")
 
 
+def test_who_has_moved_while_the_heir_was_away_is_told_in_whose_place_it_stands() -> None:
+    """The heir said the link of before, which the other had parted from, and that was all."""
+    broker = told("T", "S", "U", "B6").hears(LinkChanged("B6", FAILED))
+    broker.now_us = LATER_US
+    broker.hears(*received("S", Absent(1, ("B6",), ((),))), LinkChanged("S", ENDED))
+    broker.hears(LinkChanged("B6", UP))
+    other = told("B6", "S", "T")
+    other.hears(*received("T", Greeting(Standing(False, 99))), LinkChanged("T", ENDED))
+    other.hears(LinkChanged("S", FAILED))
+    meet(broker, other)
+    assert is_neighbour(other, "T")
+    assert is_neighbour(broker, "B6")
+
+
 class _Far:
     """O is far away."""
 

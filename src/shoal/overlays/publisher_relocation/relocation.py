@@ -215,6 +215,9 @@ class Relocation(AroundTree):
     def parting(self, neighbours: Iterable[BrokerId], now_us: int, out: list[Effect]) -> None:
         self.tree.parting(neighbours, now_us, out)
 
+    def has(self, broker: BrokerId) -> bool:
+        return self.tree.has(broker)
+
     def stood_in(self, neighbour: BrokerId) -> Stead:
         return self.tree.stood_in(neighbour)
 

@@ -94,7 +94,7 @@ class TreeRouting(PlainLinks, BaseStrategy):
         self._exchange = Exchange(context.expected)
         self._leaver = Leaver(context.random, self.propagation, self._exchange, context.expected)
         self._succession = Succession(
-            self.broker, self.propagation, self._exchange, self, self._leaver
+            self.broker, self.propagation, self._exchange, self, lambda: self._leaver.is_engaged
         )
 
     # --- the strategy's inputs ----------------------------------------------------------------
@@ -260,6 +260,10 @@ class TreeRouting(PlainLinks, BaseStrategy):
     def heard(self) -> None:
         """A neighbour has said something of another system's that may change tables."""
         self._leaver.heard()
+
+    def has(self, broker: BrokerId) -> bool:
+        """Whether this is a neighbour, or one that is away."""
+        return self._leaver.knows(broker)
 
     def inherit(
         self, absent: Iterable[BrokerId], leaver: BrokerId, now_us: int, out: list[Effect]

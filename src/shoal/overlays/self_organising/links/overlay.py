@@ -80,6 +80,7 @@ class Overlay:
         self._listener = listener
         self.memory = Memory((*context.neighbours, *context.expected))
         self.stood_in = self.memory.stood_in
+        self.has = self.tree.is_neighbour  # who is away may have moved from here as well
         self._ring = QuietRing(context.broker, self, LateVerdicts(self.memory, self._put_late))
         self.healing = Healing(context.broker, self, may_link)
         self._up = set(context.neighbours)
@@ -356,7 +357,7 @@ class Overlay:
         self, absent: Mapping[BrokerId, Stead], leaver: BrokerId, now_us: int, out: list[Effect]
     ) -> None:
         """These were away as a neighbour left: who is back is told by this broker what became."""
-        new = [each for each in absent if not self.memory.standing(each).is_in]
+        new = [each for each in absent if not (self.is_up(each) and self.tree.is_neighbour(each))]
         for each in new:
             self.memory.inherit(each, leaver, absent[each], now_us)
             self._greet(each, out)

@@ -28,7 +28,7 @@ timers, wait until it goes on.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import zip_longest
 from typing import Protocol
 
@@ -108,6 +108,9 @@ class Around(Protocol):
         It says in whose place it had them itself.
         """
 
+    def has(self, broker: BrokerId) -> bool:
+        """Whether this is a neighbour, whatever others say of it."""
+
     def stood_in(self, neighbour: BrokerId) -> Stead:
         """In whose place this broker has that neighbour, and since when, newest first."""
 
@@ -127,19 +130,8 @@ class _Role:
         self.lost: list[LinkState] = []
 
 
-class Own(Protocol):
-    """How the broker would leave itself."""
-
-    @property
-    def is_engaged(self) -> bool:
-        """Whether it is about to."""
-
-    def knows(self, broker: BrokerId) -> bool:
-        """Whether this is a neighbour, or one that is away."""
-
-
 class Succession:
-    """One broker's role in it."""
+    """One broker's role in it; `is_engaged` says whether it is about to leave itself."""
 
     def __init__(
         self,
@@ -147,13 +139,13 @@ class Succession:
         propagation: Propagation,
         exchange: Exchange,
         around: Around,
-        own: Own,
+        is_engaged: Callable[[], bool],
     ) -> None:
         self.around = around
         self._broker = broker
         self._propagation = propagation
         self._exchange = exchange
-        self._own = own
+        self._is_engaged = is_engaged
         self._role: _Role | None = None
         self._deferred: list[Deferred] = []
         # Links that may still come up though nobody wants them any more, and until when.
@@ -231,7 +223,7 @@ class Succession:
         role = _Role(leaver, message, is_centre=is_centre)
         if (
             self._role is not None
-            or self._own.is_engaged
+            or self._is_engaged()
             or self.around.is_moving
             or not self._exchange.is_settled(leaver)
             or any(self._propagation.has_link(each) for each in role.new)
@@ -248,7 +240,7 @@ class Succession:
 
     def _prepared(self, role: _Role) -> Prepared:
         """Who is away for the leaver, and is no stranger here, has moved when it left before."""
-        return Prepared(role.attempt, tuple(filter(self._own.knows, role.absent)))
+        return Prepared(role.attempt, tuple(filter(self.around.has, role.absent)))
 
     def _be_still(self, role: _Role, turn: int, out: list[Effect]) -> None:
         """Hold what does not come from the leaver, and say so, each time."""
