@@ -77,7 +77,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     asked_for = next((word for word in typed if not word.startswith("-")), None)
     completes = is_asked or any(each in words for each in COMPLETION_OPTIONS)
     with explained():
-        build_app(asked_for, completes=completes)(args=words, prog_name="shoal")
+        try:
+            build_app(asked_for, completes=completes)(args=words, prog_name="shoal")
+        finally:
+            _print_the_rest()
 
 
 @contextlib.contextmanager
@@ -104,6 +107,16 @@ def explained() -> Iterator[None]:
         if package not in IN_EXTRAS:
             raise
         _fail(f"this needs the package {package}; install it by: pip install 'shoal[all]'")
+
+
+def _print_the_rest() -> None:
+    """While an error can still be told; who reads no further need not hear of it."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        from shoal.cli.support.interrupts import drop_output
+
+        drop_output()
 
 
 def _write_anything() -> None:

@@ -7,6 +7,7 @@ import io
 import logging
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,14 @@ from shoal.client import Client, Tls
 from shoal.client.endpoint import read_endpoint
 from tests.client.test_endpoints import Files, listening
 from tests.runtime.live import on_asyncio
+
+
+@pytest.fixture(autouse=True)
+def _sigint() -> Iterator[None]:
+    """Who runs the tests in the background of a shell has it ignored, and so have all it starts."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def run(*words: str) -> int:
