@@ -51,7 +51,7 @@ def test_a_command_says_how_many_parts_spark_has_done(spark: SparkSession, tmp_p
             time.sleep(0.01)
         return rows
 
-    with spark_command("test", None, overwrite=False, master="local[2]", memory="1g") as (_, line):
+    with spark_command("test", master="local[2]", memory="1g") as (_, line):
         parts = spark.sparkContext.parallelize(range(3), 3)
         counting = threading.Thread(target=lambda: parts.mapPartitions(held).count())
         counting.start()

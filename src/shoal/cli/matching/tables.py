@@ -129,8 +129,6 @@ def match_by_spark(
     counts: dict[str, object] = {}
     with spark_command(
         "match",
-        None if options.stream else options.out,
-        overwrite=options.overwrite,
         master=options.master,
         memory=options.memory,
     ) as (spark, status):

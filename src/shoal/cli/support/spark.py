@@ -54,9 +54,7 @@ _UNREAD_FILE = re.compile(r"error while reading file file:/*(/\S+?)\.?\s")
 @contextlib.contextmanager
 def spark_command(
     name: str,
-    out: Path | None,
     *,
-    overwrite: bool,
     master: str,
     memory: str,
     inputs: Sequence[Path] = (),
@@ -65,7 +63,6 @@ def spark_command(
 
     Where the `inputs` are said and small, it is one for little work.
     """
-    check_new(out, overwrite=overwrite, inputs=inputs)
     # Before PySpark is imported, which takes a while by itself.
     with waiting("starting Spark", _bytes_of(inputs)) as status:
         from shoal.pipeline.session import spark_session
@@ -171,8 +168,6 @@ class Making(NamedTuple):
                     raise UserError(str(error)) from error
         with spark_command(
             self.command,
-            self.out,
-            overwrite=self.overwrite,
             master=self.master,
             memory=self.memory,
             inputs=inputs,

@@ -65,22 +65,19 @@ class Memory:
         self._is_said &= self._rows.get(neighbour) == standing
         self._rows[neighbour] = standing
 
-    def settle(
-        self,
-        neighbour: BrokerId,
-        at_us: int,
-        *,
-        is_in: bool,
-    ) -> int:
+    def settle(self, neighbour: BrokerId, at_us: int, *, is_in: bool) -> int:
         """That is so since then, or since later than before where clocks are ahead; since when."""
-        since_us = max(at_us, self.standing(neighbour).since_us + 1)
+        since_us = self._from(neighbour, at_us)
         self.put(neighbour, Standing(is_in, since_us))
         return since_us
 
+    def _from(self, neighbour: BrokerId, at_us: int) -> int:
+        """Then, or later than all that is known of that link."""
+        return max(at_us, self.standing(neighbour).since_us + 1)
+
     def inherit(self, neighbour: BrokerId, leaver: BrokerId, before: Stead, at_us: int) -> None:
         """That one was away as this one left, which had it in the place of those before."""
-        since_us = max(at_us, self.standing(neighbour).since_us + 1)
-        self.put(neighbour, Standing(True, since_us, leaver, before))
+        self.put(neighbour, Standing(True, self._from(neighbour, at_us), leaver, before))
 
     def stood_in(self, neighbour: BrokerId) -> Stead:
         """In whose place this broker has that neighbour, and since when, newest first."""

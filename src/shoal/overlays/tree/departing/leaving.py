@@ -317,11 +317,17 @@ class Leaver:
                 succession.around.relink(neighbour, state, now_us, out)
         out.append(Release())
 
-    def _return(self, succession: Succession, now_us: int, out: list[Effect]) -> None:
-        """Somebody is linked to it as its last links end: has none but that, and leaves again."""
+    def _return(
+        self,
+        gone: tuple[BrokerId, ...],
+        succession: Succession,
+        now_us: int,
+        out: list[Effect],
+    ) -> None:
+        """Its last links do not end: it is without those who have moved, and leaves again."""
         changes, self._changes = self._changes, []
-        if changes:  # the centre has its place, and takes nothing from it any more
-            for each in (self._centre, *(change.neighbour for change in changes)):
+        if changes:
+            for each in (*gone, *(change.neighbour for change in changes)):
                 succession.around.relink(each, LinkState.ENDED, now_us, out)
         self._wait(now_us, out)
 
@@ -390,18 +396,16 @@ class Leaver:
                 self._changed(LinkChanged(neighbour, state), succession, now_us, out)
                 return True
             case State.ENDING if is_up:
-                self._return(succession, now_us, out)
+                # The centre has its place, and takes nothing from it any more.
+                self._return((self._centre,), succession, now_us, out)
             case State.ENDING if neighbour not in self._awaited:
                 # It is none of the tree's; who has moved has said so before.
                 return self._has_changed(neighbour)
             case State.ENDING if state is LinkState.FAILED and (self._away or not self._changes):
                 # Nobody may have its place, or know who is away: these would look for it for ever.
-                changes, self._changes = self._changes, []
-                for change in changes:
-                    succession.around.relink(change.neighbour, LinkState.ENDED, now_us, out)
+                self._return((), succession, now_us, out)
                 succession.around.settled(neighbour, now_us, is_in=True)
                 out.append(OpenLink(neighbour, is_lasting=True))
-                self._wait(now_us, out)
             case State.ENDING:
                 self._awaited.discard(neighbour)
                 self._finish(out)
