@@ -35,7 +35,7 @@ class End:
         self.net = net
         self.name = name
         self.numbers = count()
-        spool = Spool(Disk()) if with_spool else None
+        self.spool = Spool(Disk()) if with_spool else None
         self.session = LinkSession(
             "n",
             name,
@@ -44,7 +44,7 @@ class End:
             CODEC,
             LIMITS,
             is_graceful=with_spool,
-            spool=spool,
+            spool=self.spool,
         )
         self.heard: list[LinkState] = []
         self.published: list[int] = []
@@ -92,6 +92,14 @@ class End:
     def settle(self, random: Random) -> None:
         if self.debts:
             self.session.settle(self.debts.pop(random.randrange(len(self.debts))))
+
+    @property
+    def is_disk_empty(self) -> bool:
+        return self.spool is None or self.spool.is_empty
+
+    def write_to_disk(self) -> None:
+        if self.spool is not None:
+            self.spool.write(10_000)
 
     def end(self) -> None:
         if self.before is None:
@@ -310,10 +318,9 @@ def with_one_on_disk() -> tuple[Net, Spool]:
     net.now_us = 3 * LIMITS.park_us
     one.tell(one.session.tick(net.now_us))
     one.publish()
-    spool = one.session._spool
-    assert spool is not None
-    spool.write(10_000)
-    return net, spool
+    one.write_to_disk()
+    assert one.spool is not None
+    return net, one.spool
 
 
 def test_what_is_on_disk_for_the_other_end_is_brought_before_the_link_ends() -> None:
@@ -328,6 +335,78 @@ def test_what_is_on_disk_for_the_other_end_is_brought_before_the_link_ends() -> 
     assert other.got == [0]
     assert (one.heard[-1], other.heard[-1]) == (ENDED, ENDED)
     assert spool.is_empty
+
+
+@pytest.mark.parametrize("seed", range(examples(200)))
+def test_a_link_with_spools_ends_whoever_is_away_meanwhile(seed: int) -> None:
+    """Ends that park begin anew; who wants no link says no tables, so nobody opens that gate."""
+    random, net = Random(seed), Net(with_spools=True)
+    net.connect("A")
+    asker = random.choice(["A", "B", "AB"])
+    for _ in range(random.randint(50, 500)):
+        match random.randrange(12):
+            case 0:
+                end = net.ends[random.choice("AB")]
+                if all(each.before is None for each in net.ends.values()):
+                    end.session.open_gate()
+            case 1:
+                net.ends[random.choice("AB")].write_to_disk()
+            case 2 if not net.is_connected:
+                net.now_us += 2 * LIMITS.park_us
+            case _:
+                net.step(random, asker, ACTIONS)
+    net.ends[asker[0]].end()
+    net.come_to_rest(random)
+    for name, end in net.ends.items():
+        assert end.heard[-1] == ENDED, "once all is settled"
+        assert end.session.state is State.GONE
+        assert end.is_disk_empty
+        numbers = [each for each in net.ends[OTHER[name]].got if isinstance(each, int)]
+        assert {*numbers, *end.returned} == {*end.published}
+        assert end.settled == {*end.published}
+        first = list(dict.fromkeys(numbers))
+        assert first == sorted(first), "doors drop repeats, and nothing else"
+
+
+@pytest.mark.parametrize("askers", ["A", "B", "AB"])
+def test_it_is_brought_though_nobody_says_tables_over_a_link_that_is_to_end(askers: str) -> None:
+    """Both ends have forgotten the session: neither broker hears that the link is up once more."""
+    net, spool = with_one_on_disk()
+    for name in askers:
+        net.ends[name].end()
+    net.connect("B")
+    net.come_to_rest(Random(1))
+    for end in net.ends.values():
+        assert end.heard == [UP, ENDED]
+    assert net.ends["B"].got == [0]
+    assert spool.is_empty
+
+
+@pytest.mark.parametrize("asker", ["A", "B"])
+def test_it_is_brought_over_a_link_that_is_to_end_before_tables_are_said(asker: str) -> None:
+    net, spool = with_one_on_disk()
+    net.connect("B")
+    net.ends[asker].end()
+    net.come_to_rest(Random(1))
+    for end in net.ends.values():
+        assert end.heard == [UP, UP, ENDED]
+    assert net.ends["B"].got == [0]
+    assert spool.is_empty
+
+
+def test_what_waits_at_the_gate_is_brought_when_the_other_end_wants_no_link() -> None:
+    """B has started again, and its broker wants no link to A before it has said its tables."""
+    wire = keeping()
+    wire.publish(0, 1)
+    wire.go()
+    wire.come_back()
+    wire.publish(2)
+    wire.got.clear()
+    wire.ends["B"].end()
+    wire.go()
+    assert wire.got == [(0, True), (1, True), (2, False)]
+    wire.settle(0, 1, 2)
+    assert [end.state for end in wire.ends.values()] == [State.GONE, State.GONE]
 
 
 def test_what_waits_at_the_gate_comes_back_when_the_link_is_to_end() -> None:

@@ -15,9 +15,11 @@ whatever the other end had not sent, or not heard to be settled, when it heard `
 | Rests, and something is left | nothing: that makes the other end rest no more |
 | Over | ended |
 
-What waits at the gate comes back at once to the broker that wants the end: the other end has begun
-anew, and will not be told any tables over this link.  Where the broker has recalled all that is not
-settled, that goes another way, nobody settles it here, and the link ends without it.
+Nobody says tables over a link that is to end.  So what waits at the gate of the end that is told
+so is sent, and what waits at the gate of the broker that wants the end comes back to it at once;
+but with spools, which keep all until it is settled, it is sent as well.  Where the broker has
+recalled all that is not settled, that goes another way, nobody settles it here, and the link ends
+without it.
 
 What a broker sends over a link that it has wanted to end, while its end rests, may find that the
 link has ended: then it comes back, as from a link that is given up.  Over may be lost with the
