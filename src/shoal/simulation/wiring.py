@@ -43,7 +43,7 @@ class Wiring:
         self._ending: set[Ends] = set()
         # How often each link went down or was about to come up: only the newest word counts.
         self._changes: Counter[Ends] = Counter()
-        # When the ends of a broken link notice.
+        # When the ends of a broken link notice, where they are told.
         self._noticed_us: dict[Ends, int] = {}
 
     @property
@@ -115,8 +115,11 @@ class Wiring:
             self._come_up_at(self._queue.now_us + 2 * DETECTION_US, ends)
 
     def end(self, source: BrokerId, target: BrokerId) -> None:
-        """A broker asks that a link ends when nothing is in it any more."""
-        ends = source, target
+        """A broker asks that a link ends when nothing is in it any more.
+
+        One that is broken fails instead, at both ends.
+        """
+        ends, now_us = (source, target), self._queue.now_us
         for one, other in (ends, ends[::-1]):
             if other in self._lasting.get(one, ()):
                 self._lasting[one].remove(other)
@@ -124,11 +127,12 @@ class Wiring:
             self._cuts[_either_way(ends)] = False
         if target not in self._brokers[source].links:
             self._changes[_either_way(ends)] += 1
-            ended = LinkChanged(target, LinkState.ENDED)
-            self._queue.push(self._queue.now_us, self._brokers[source].bring, ended)
+            if now_us >= self._noticed_us.get(_either_way(ends), 0):
+                ended = LinkChanged(target, LinkState.ENDED)
+                self._queue.push(now_us, self._brokers[source].bring, ended)
         elif _either_way(ends) not in self._ending:
             self._ending.add(_either_way(ends))
-            self._try_to_end(self._queue.now_us, (ends, self._changes[_either_way(ends)]))
+            self._try_to_end(now_us, (ends, self._changes[_either_way(ends)]))
 
     def _try_to_end(self, now_us: int, argument: tuple[Ends, int]) -> None:
         ends, change = argument
@@ -191,7 +195,7 @@ class Wiring:
             if is_told:
                 change = LinkChanged(target, LinkState.FAILED)
                 self._queue.push(noticed_us, self._brokers[source].bring, change)
-            self._noticed_us[_either_way(ends)] = noticed_us
+                self._noticed_us[_either_way(ends)] = noticed_us
 
     def _take_down(self, ends: Ends) -> list[Ends]:
         """Drop a link and what is in it; from which ends it was there."""

@@ -85,6 +85,45 @@ def test_who_is_away_is_left_to_somebody_though_the_centre_is_killed(
 
 
 @TREES
+@pytest.mark.parametrize("what", ["cut", "kill"])
+def test_a_leaf_keeps_its_last_link_that_fails_when_another_is_back(system: str, what: str) -> None:
+    """It went on with the one that was back, and the other end of the link was left alone."""
+    world = begin(system, [("A", "B"), ("B", "X")])
+
+    def fail(now_us: int) -> None:
+        world.restart(now_us, "X")
+        at_us, until_us = now_us + 2_000, now_us + 100_000
+        if what == "cut":
+            world.cut(at_us, "A", "B")
+            world.heal(until_us, "A", "B")
+        else:
+            world.crash(at_us, "A")
+            world.restart(until_us, "A")
+
+    once(world, "B", is_last_word, fail)
+    world.run(END_US + 120 * SECOND_US)
+    assert "B" in world.departures
+    assert world.links == [("A", "X")]
+
+
+@TREES
+@pytest.mark.parametrize("early_us", [0, 1_000, 5_000, 20_000])
+def test_nobody_leaves_while_a_neighbour_that_is_back_has_yet_to_greet(
+    system: str, early_us: int
+) -> None:
+    """It was left to another, and then told that its link had ended as any other's."""
+    links, said = [("A", "B"), ("B", "X")], list[int]()
+    world = begin(system, links)
+    once(world, "B", is_last_word, said.append)
+    world.run(BACK_US)
+    world = begin(system, links)
+    world.restart(said[0] - SECOND_US - early_us, "X")
+    world.run(END_US)
+    assert "B" in world.departures
+    assert world.links == [("A", "X")]
+
+
+@TREES
 def test_who_has_moved_is_left_to_nobody(system: str) -> None:
     """B's link to X failed as it was to end.  A minute later B left X, as one that is away, to A,
     who had joined meanwhile: a cycle, in which a plain tree's messages go round for ever.

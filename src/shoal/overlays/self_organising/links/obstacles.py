@@ -34,6 +34,12 @@ class Obstacles:
         self._ending = ending
 
     @property
+    def has_unmet(self) -> bool:
+        """Whether somebody is back, and has yet to greet."""
+        backs = (each for each in self._up if self._memory.standing(each).is_in)
+        return not all(map(self._tree.is_neighbour, backs))
+
+    @property
     def unrest(self) -> str:
         """Why tables cannot turn silently now."""
         if self._routing.is_moving:

@@ -22,6 +22,7 @@ behind all that.  Its links to the others end as these move, the link to the cen
 | ending | its links have ended, or the link to the centre has failed | has left: left |
 | ending | that of a leaf, or where somebody is away, has failed | opens it again: waiting |
 | ending | a link comes up | has none but that: waiting |
+| waiting | the link that a leaf was to end has failed | opens it again |
 | waiting | a while later | begins, when it is quiet |
 """
 
@@ -109,6 +110,8 @@ class Leaver:
         self._changes: list[LinkChanged] = []
         # Who has said in the last attempt that it stays, for its centre.
         self._stayed: tuple[BrokerId, ...] = ()
+        # To whom a leaf that has returned was linked, until that link has ended.
+        self._last: set[BrokerId] = set()
         # Neighbours whose links are down, and since when; it starts with these.
         self._away = dict.fromkeys(expected, 0)
 
@@ -210,6 +213,7 @@ class Leaver:
         return not (
             succession.around.is_moving
             or succession.is_awaited
+            or self._last
             or any(now_us < since_us + ABSENCE_US for since_us in self._away.values())
             # Only this broker knows of all of them: one must be back, to be told of the others.
             or (len(self._away) > 1 and not self._propagation.neighbours)
@@ -331,6 +335,13 @@ class Leaver:
                 succession.around.relink(each, LinkState.ENDED, now_us, out)
         self._wait(now_us, out)
 
+    def _keep(
+        self, neighbour: BrokerId, succession: Succession, now_us: int, out: list[Effect]
+    ) -> None:
+        """The link that was to end stays after all."""
+        succession.around.settled(neighbour, now_us, is_in=True)
+        out.append(OpenLink(neighbour, is_lasting=True))
+
     # --- what neighbours say ------------------------------------------------------------------
 
     def receive(
@@ -397,15 +408,19 @@ class Leaver:
                 return True
             case State.ENDING if is_up:
                 # The centre has its place, and takes nothing from it any more.
+                self._last = set() if self._changes else self._awaited - {neighbour}
                 self._return((self._centre,), succession, now_us, out)
+            case State.WAITING if neighbour in self._last:
+                self._last.discard(neighbour)
+                if state is LinkState.FAILED:
+                    self._keep(neighbour, succession, now_us, out)
             case State.ENDING if neighbour not in self._awaited:
                 # It is none of the tree's; who has moved has said so before.
                 return self._has_changed(neighbour)
             case State.ENDING if state is LinkState.FAILED and (self._away or not self._changes):
                 # Nobody may have its place, or know who is away: these would look for it for ever.
                 self._return((), succession, now_us, out)
-                succession.around.settled(neighbour, now_us, is_in=True)
-                out.append(OpenLink(neighbour, is_lasting=True))
+                self._keep(neighbour, succession, now_us, out)
             case State.ENDING:
                 self._awaited.discard(neighbour)
                 self._finish(out)
