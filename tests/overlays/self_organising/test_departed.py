@@ -42,6 +42,36 @@ def test_who_is_back_does_not_ask_for_ever_for_a_leaf_that_has_left(
     assert world.brokers["B"].machine.strategy.is_ready
 
 
+def test_those_cut_off_from_who_has_left_do_not_adopt_each_other_besides(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They looked for another in its place though one that stood in was there: a cycle."""
+    links = [("A", "H"), ("H", "X"), ("H", "Z")]
+    parameters = Parameters(mode=Mode.EXCHANGE, interval_us=SECOND_US, least_gain_percent=100)
+    factory = strategy_factory("self_organising", parameters)
+    world = World(links, factory, SeededUnderlay(1), seed=1)
+    cuts = [("A", "X"), ("A", "Z"), ("H", "X"), ("H", "Z"), ("X", "Z")]
+    for ends in cuts:
+        world.cut(FAULT_US, *ends)
+    world.queue.push(FAULT_US, lambda now_us, _: world.brokers["H"].bring(now_us, Leave()), None)
+    world.run(TOLD_US)
+    assert "H" in world.departures
+    asked: list[set[str]] = []
+    open_link = World.open_link
+
+    def opened(world: World, source: str, target: str, *, is_lasting: bool = False) -> None:
+        asked.append({source, target})
+        open_link(world, source, target, is_lasting=is_lasting)
+
+    monkeypatch.setattr(World, "open_link", opened)
+    for ends in cuts:
+        world.heal(TOLD_US, *ends)
+    world.run(TOLD_US + 60 * SECOND_US)
+    assert sorted(world.links) == [("A", "X"), ("A", "Z")]
+    assert {"A", "X"} in asked
+    assert {"X", "Z"} not in asked
+
+
 def remembered(strategy: object) -> Standing:
     assert isinstance(strategy, SelfOrganising)
     return strategy.overlay.memory.standing("A")

@@ -81,8 +81,7 @@ class Memory:
 
     def stood_in(self, neighbour: BrokerId) -> Stead:
         """In whose place this broker has that neighbour, and since when, newest first."""
-        mine = self.standing(neighbour)
-        return () if mine.instead_of is None else ((mine.instead_of, mine.since_us), *mine.before)
+        return self.standing(neighbour).stead
 
     def forget(self, neighbour: BrokerId) -> None:
         """That broker is gone, and with it all that was agreed with it."""

@@ -50,7 +50,6 @@ from shoal.overlays.self_organising.quiet_ring.ring_messages import Greeting, St
 from shoal.overlays.self_organising.quiet_ring.steps import TIMER
 from shoal.overlays.tree.messages import Stead
 from shoal.overlays.tree.routing import TreeRouting
-from shoal.overlays.tree.routing_table import RoutingTable
 from shoal.overlays.tree.turning import Turn
 
 # How long a link that nobody remembers waits for an exchange to begin.
@@ -75,6 +74,7 @@ class Overlay:
     ) -> None:
         self.broker = context.broker
         self.tree = tree
+        self.tables = tree.tables
         self._routing = routing
         tree.surround(self)
         self._listener = listener
@@ -175,6 +175,7 @@ class Overlay:
 
     def _forget(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
         if self.memory.standing(neighbour).is_in and not self.is_up(neighbour):
+            self.healing.found(neighbour, out)
             self.memory.forget(neighbour)
             self._part(neighbour, now_us, out)
 
@@ -202,13 +203,9 @@ class Overlay:
     @property
     def is_moving(self) -> bool:
         """Whether links must stay as they are."""
-        return bool(self._ring.busy) or self._routing.is_moving
+        return bool(self._ring.busy) or self._routing.is_moving or self._obstacles.has_unmet
 
     # --- what an exchange needs ---------------------------------------------------------------
-
-    @property
-    def tables(self) -> RoutingTable:
-        return self.tree.tables
 
     @property
     def contradiction(self) -> str:
@@ -409,7 +406,7 @@ class Overlay:
         if not mine.is_in:
             out.append(OpenLink(neighbour, is_lasting=True))
         self.tree.wants(neighbour)
-        self.healing.found(neighbour, out)
+        self.healing.met(neighbour, other, out)
         while self._missed:
             self.tree.dismiss(self._missed.pop(0), out)
         self._routing.relink(neighbour, LinkState.UP, now_us, out)

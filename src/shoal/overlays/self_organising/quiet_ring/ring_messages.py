@@ -97,6 +97,11 @@ class Standing(msgspec.Struct, frozen=True, array_like=True):
     instead_of: BrokerId | None = None
     before: Stead = ()
 
+    @property
+    def stead(self) -> Stead:
+        """In whose place it belongs to the tree, and since when, newest first."""
+        return () if self.instead_of is None else ((self.instead_of, self.since_us), *self.before)
+
 
 class Greeting(RingMessage, frozen=True):
     """First over a link that has come up: whether it belongs to the tree, as its end remembers.
