@@ -39,12 +39,13 @@ NEED_SPARK = (
     "tests/cli/files/test_spark.py",
     "tests/docs/test_spark_pages.py",
 )
-# Starts a Spark of its own.
-ELSEWHERE = "tests/pipeline/test_java.py"
+# These start a Spark of their own.
+ELSEWHERE = ("tests/pipeline/test_java.py", "tests/pipeline/test_interrupts.py")
 # Networks of processes: they mostly wait.
 WAITING = (
     *("tests/live/", "tests/chaos/", "tests/runtime/", "tests/cli/", "tests/docs/"),
-    *("tests/client/", "tests/experiments/live/", ELSEWHERE),
+    *("tests/client/", "tests/experiments/live/"),
+    *ELSEWHERE,
 )
 # Whole random networks: of what keeps a core busy they take longest.
 LONG = "tests/seeds/"

@@ -20,6 +20,7 @@ from typing import TypeAlias
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
+from shoal.pipeline.interrupts import stop, while_it_starts
 from shoal.pipeline.java import find_java, java_home, launched_with, private_folder
 
 # What others call a session's type.
@@ -95,7 +96,7 @@ def spark_session(
         try:
             yield session
         finally:
-            session.stop()
+            stop(session)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -139,5 +140,5 @@ def _start(
     # An error reaches the user as the exception; Spark's Python would log it in JSON besides.
     for logger in _QUERY_LOGGERS:
         PySparkLogger.getLogger(logger).disabled = True
-    with launched_with(java_home(find_java(), folder)):
+    with launched_with(java_home(find_java(), folder)), while_it_starts():
         return builder.getOrCreate()

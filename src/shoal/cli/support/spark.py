@@ -65,9 +65,11 @@ def spark_command(
     """
     # Before PySpark is imported, which takes a while by itself.
     with waiting("starting Spark", _bytes_of(inputs)) as status:
+        from shoal.pipeline.interrupts import java_ends_with_it
         from shoal.pipeline.session import spark_session
 
         with (
+            java_ends_with_it(),
             spark_mistakes(),
             spark_session(
                 f"shoal {name}", master=master, memory=memory, is_brief=_are_small(inputs)
