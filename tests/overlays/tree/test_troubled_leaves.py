@@ -106,6 +106,24 @@ def test_a_leaf_keeps_its_last_link_that_fails_when_another_is_back(system: str,
     assert world.links == [("A", "X")]
 
 
+@pytest.mark.parametrize("links", [[("A", "B"), ("A", "C")], [("A", "B"), ("B", "C")]])
+@pytest.mark.parametrize("early_us", [15_000, 25_000, 40_000])
+def test_who_joins_as_a_broker_ends_its_last_link_is_not_left_alone(
+    links: list[tuple[str, str]], early_us: int
+) -> None:
+    """B left once more, as J's only neighbour.  A plain tree's link ends at once here."""
+    system, said = "self_organising exchange", list[int]()
+    for joins in (False, True):
+        world = World(links, systems()[system], SeededUnderlay(1), seed=1)
+        once(world, "B", lambda effect: effect == EndLink("A"), said.append)
+        world.queue.push(FAULT_US, partial(leave, world), "B")
+        if joins:
+            world.add_broker(said[0] - early_us, "J", ["B"])
+        world.run(FAULT_US + 60 * SECOND_US)
+    assert "B" in world.departures
+    assert is_tree(list(world.links), {"A", "C", "J"})
+
+
 @TREES
 @pytest.mark.parametrize("early_us", [0, 1_000, 5_000, 20_000])
 def test_nobody_leaves_while_a_neighbour_that_is_back_has_yet_to_greet(

@@ -22,7 +22,7 @@ behind all that.  Its links to the others end as these move, the link to the cen
 | ending | its links have ended, or the link to the centre has failed | has left: left |
 | ending | that of a leaf, or where somebody is away, has failed | opens it again: waiting |
 | ending | a link comes up | has none but that: waiting |
-| waiting | the link that a leaf was to end has failed | opens it again |
+| waiting | its last link has failed, or has ended and who came is new | opens it again |
 | waiting | a while later | begins, when it is quiet |
 """
 
@@ -110,8 +110,10 @@ class Leaver:
         self._changes: list[LinkChanged] = []
         # Who has said in the last attempt that it stays, for its centre.
         self._stayed: tuple[BrokerId, ...] = ()
-        # To whom a leaf that has returned was linked, until that link has ended.
-        self._last: set[BrokerId] = set()
+        # Who was away as it said its last word, and was left to the other end.
+        self._told: tuple[BrokerId, ...] = ()
+        # Links that are to end though it has returned, and whether it needs them.
+        self._last: dict[BrokerId, bool] = {}
         # Neighbours whose links are down, and since when; it starts with these.
         self._away = dict.fromkeys(expected, 0)
 
@@ -255,10 +257,10 @@ class Leaver:
         self, neighbours: list[BrokerId], succession: Succession, now_us: int, out: list[Effect]
     ) -> None:
         self.state = State.ENDING
-        self._awaited = set(neighbours)
-        if neighbours and self._away:
-            before = tuple(map(succession.around.stood_in, self._away))
-            out.append(Send(neighbours[0], Absent(self._attempt, tuple(self._away), before)))
+        self._awaited, self._told = set(neighbours), tuple(self._away)
+        if neighbours and self._told:
+            before = tuple(map(succession.around.stood_in, self._told))
+            out.append(Send(neighbours[0], Absent(self._attempt, self._told, before)))
         succession.around.parting(neighbours, now_us, out)
         out.extend(EndLink(each) for each in neighbours)
         self._finish(out)
@@ -322,11 +324,7 @@ class Leaver:
         out.append(Release())
 
     def _return(
-        self,
-        gone: tuple[BrokerId, ...],
-        succession: Succession,
-        now_us: int,
-        out: list[Effect],
+        self, gone: tuple[BrokerId, ...], succession: Succession, now_us: int, out: list[Effect]
     ) -> None:
         """Its last links do not end: it is without those who have moved, and leaves again."""
         changes, self._changes = self._changes, []
@@ -335,10 +333,30 @@ class Leaver:
                 succession.around.relink(each, LinkState.ENDED, now_us, out)
         self._wait(now_us, out)
 
+    def _resume(
+        self, change: LinkChanged, succession: Succession, now_us: int, out: list[Effect]
+    ) -> None:
+        """The last link, which was to end, is down: it comes back where somebody would be alone.
+
+        If it has ended, who was away is the other end's.
+        """
+        neighbour, state, around = change.neighbour, change.state, succession.around
+        is_needed = self._last.pop(neighbour)
+        if neighbour in self._propagation.neighbours:
+            around.relink(neighbour, state, now_us, out)
+        if state is LinkState.ENDED and is_needed:
+            for each in self._told:
+                self.forget(each)
+                around.settled(each, now_us, is_in=False)
+                out.append(EndLink(each))
+        if is_needed or state is LinkState.FAILED:
+            self._keep(neighbour, succession, now_us, out)
+
     def _keep(
         self, neighbour: BrokerId, succession: Succession, now_us: int, out: list[Effect]
     ) -> None:
         """The link that was to end stays after all."""
+        self.misses(neighbour, now_us)
         succession.around.settled(neighbour, now_us, is_in=True)
         out.append(OpenLink(neighbour, is_lasting=True))
 
@@ -408,12 +426,14 @@ class Leaver:
                 return True
             case State.ENDING if is_up:
                 # The centre has its place, and takes nothing from it any more.
-                self._last = set() if self._changes else self._awaited - {neighbour}
+                others = self._awaited - {neighbour}
+                self._last = dict.fromkeys(others, neighbour not in self._told)
                 self._return((self._centre,), succession, now_us, out)
             case State.WAITING if neighbour in self._last:
-                self._last.discard(neighbour)
-                if state is LinkState.FAILED:
-                    self._keep(neighbour, succession, now_us, out)
+                self._resume(LinkChanged(neighbour, state), succession, now_us, out)
+                return True
+            case State.WAITING if is_up and neighbour in self._told:
+                self._last = dict.fromkeys(self._last, False)  # nobody is alone without it
             case State.ENDING if neighbour not in self._awaited:
                 # It is none of the tree's; who has moved has said so before.
                 return self._has_changed(neighbour)
