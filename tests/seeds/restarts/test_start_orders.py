@@ -18,12 +18,13 @@ SYSTEMS = [name for name in MODULES if name != "tid"]
 LONG = range(100, 160)
 
 
-def play(seed: int, system: str, kills: int) -> None:
+def play(seed: int, system: str, kills: int, settled: int = 10) -> None:
+    """Nothing is lost, and more than so many publications were settled."""
     orders = (ORDERS[seed % len(ORDERS)], Random(seed).choice(ORDERS))
     network = StartOrders(seed, system, orders, kills)
     problems = network.run()
     assert not problems, (problems[:10], network.happened)
-    assert network.clients.settled > 10
+    assert network.clients.settled > settled
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
@@ -75,4 +76,4 @@ def test_the_first_is_killed_as_it_starts(system: str, seed: int) -> None:
 @pytest.mark.parametrize("seed", LONG)
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_in_many_orders(system: str, seed: int, kills: int) -> None:
-    play(seed, system, kills)
+    play(seed, system, kills, settled=0)  # of some orders all is over in a few seconds
