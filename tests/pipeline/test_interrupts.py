@@ -9,7 +9,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from shoal.cli.main import STOPPED_EXIT_CODE
@@ -31,10 +33,18 @@ with explained(), {start}:
 """
 
 
+STREAM = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from shoal.cli.main import main
+main()
+"""
+
+
 @contextlib.contextmanager
-def started(start: str) -> Iterator[subprocess.Popen[str]]:
+def started(script: str, *words: str) -> Iterator[subprocess.Popen[str]]:
     with subprocess.Popen(
-        [sys.executable, "-c", SCRIPT.format(start=start)],
+        [sys.executable, "-c", script, *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -48,12 +58,13 @@ def started(start: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def is_there(process: subprocess.Popen[str]) -> bool:
-    """Whether it, or whatever it has started, is running."""
-    try:
-        os.killpg(process.pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
+    """Whether it, or whatever it has started, is running; those that have ended may stay listed."""
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            state, _, group, *_ = stat.read_text().rpartition(")")[2].split()
+            if int(group) == process.pid and state != "Z":
+                return True
+    return False
 
 
 @pytest.mark.parametrize(
@@ -63,7 +74,7 @@ def is_there(process: subprocess.Popen[str]) -> bool:
 )
 def test_ctrl_c_is_quiet_and_leaves_nothing_running(start: str, said: str, later_s: float) -> None:
     """Interrupted as it started Java was left behind for ever, later there were tracebacks."""
-    with started(start) as process:
+    with started(SCRIPT.format(start=start)) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         while (line := process.stdout.readline()).strip() != said:
@@ -75,4 +86,25 @@ def test_ctrl_c_is_quiet_and_leaves_nothing_running(start: str, said: str, later
         while is_there(process) and time.monotonic() < until_s:
             time.sleep(0.1)
         assert not is_there(process)
+        assert process.stderr.read() == ""
+
+
+def test_ctrl_c_is_how_a_stream_ends(tmp_path: Path) -> None:
+    publications, subscriptions = tmp_path / "publications", tmp_path / "subscriptions.parquet"
+    publications.mkdir()
+    pd.DataFrame({"id": ["a", "b"], "price": [1, 9]}).to_parquet(publications / "1.parquet")
+    pd.DataFrame({"id": ["s"], "filter": ["price > 5"]}).to_parquet(subscriptions)
+    given = ["--subscriptions", str(subscriptions), "--publications", str(publications)]
+    spark = ["--engine", "spark", "--master", "local[1]", "--memory", "512m"]
+    out = tmp_path / "pairs"
+    with started(STREAM, "match", *spark, "--stream", *given, "--out", str(out)) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        while not (out / "batch=0").exists():
+            assert process.poll() is None
+            time.sleep(0.1)
+        time.sleep(1)
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.wait(60) == 0
+        assert "│ pairs   │ 1 │" in process.stdout.read()
         assert process.stderr.read() == ""

@@ -53,12 +53,15 @@ def java_ends_with_it() -> Iterator[None]:
 
 @contextlib.contextmanager
 def while_it_starts() -> Iterator[None]:
-    """Start a session in this block: at Ctrl-C meanwhile, it ends once its Java is there."""
+    """Start a session in this block: at Ctrl-C meanwhile it ends once that is there.
+
+    A second Ctrl-C is obeyed at once.
+    """
     before = _handler()
     waiting: list[FrameType | None] = []
 
     def wait(number: int, frame: FrameType | None) -> None:
-        if context.SparkContext._gateway is None:
+        if context.SparkContext._gateway is None and not waiting:
             waiting.append(frame)
         elif before is not None:
             before(number, frame)
@@ -70,6 +73,10 @@ def while_it_starts() -> Iterator[None]:
     names["signal"] = SimpleNamespace(SIGINT=signal.SIGINT, signal=lambda *_: None)
     try:
         yield
+    except Exception:
+        if waiting:
+            raise KeyboardInterrupt from None
+        raise
     finally:
         names["signal"] = signal
         if before is not None:

@@ -98,3 +98,25 @@ def leave(network: Processes, name: str) -> subprocess.Popen[str]:
     admin = network.network.broker(name).admin
     command = (*SHOAL, "leave", str(network.path), name, "--admin", admin)
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, text=True)
+
+
+def test_a_broker_leaves_while_the_one_is_down_for_which_it_has_something_on_disk(
+    tmp_path: Path,
+) -> None:
+    """The other must know whom it is for before it comes, and be ready when the link has ended."""
+    with processes(tmp_path, 3, link_limits={"park_us": 100_000}) as network:
+        with network.client("B3", "reader") as reader:
+            reader.subscribe("a", 2)
+        network.knows("B1", 1 + len(network.running))  # doors have one each
+        with network.client("B1", "p", 0) as publisher:
+            network.kill("B2")
+            said = [publisher.paho.publish("a", b"%d" % number, qos=2) for number in range(20)]
+            wait_until(lambda: all(each.is_published() for each in said))
+        leaving = leave(network, "B1")
+        wait_until(lambda: links(network, "B1") == {"B2": "parting"})
+        network.start("B2")
+        assert leaving.wait(2 * PATIENCE_S) == 0
+        wait_until(lambda: bool(network.status("B2")["ready"]))
+        with network.client("B3", "reader") as reader:
+            wait_until(lambda: len(reader.payloads) == len(said))
+            assert reader.payloads == [b"%d" % number for number in range(20)]

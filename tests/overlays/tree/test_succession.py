@@ -378,7 +378,7 @@ def test_other_changes_wait_until_tables_have_turned() -> None:
 
 def test_a_link_that_comes_too_late_ends() -> None:
     other = Told("B3", "B2").hears(*received("B2", Prepare(7, "B1", ()), Abandon(7)))
-    assert other.hears(LinkChanged("B1", UP)).did == [EndLink("B1")]
+    assert other.hears(LinkChanged("B1", UP)).did == [LinkReady("B1"), EndLink("B1")]
     assert [*other.machine.strategy.propagation.neighbours] == ["B2"]  # type: ignore[attr-defined]
 
 

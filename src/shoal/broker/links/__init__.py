@@ -35,8 +35,7 @@ How links end, and brokers come and go
   (`Returned`). Nobody can do without that: two that end together must both stop sending before they
   know of each other.
 - The last word may be lost: who said it answers until it is heard. Who has forgotten the session
-  cannot settle it: failed. With spools what is on disk is brought instead, before the end, and no
-  broker hears that the link was up for that.
+  cannot settle it: failed. With spools the link comes up once more instead, for what is on disk.
 - The overlay as it is now is a small file beside the journal (`overlay_file.py`), as it must be
   read before the machine is made; the network file is how it began. A link has the time at which it
   was opened on purpose, and what has ended stays in the file: so whoever still means that link is

@@ -15,9 +15,9 @@ whatever the other end had not sent, or not heard to be settled, when it heard `
 | Rests, and something is left | nothing: that makes the other end rest no more |
 | Over | ended |
 
-Nobody says tables over a link that is to end.  So what waits at the gate of the end that is told
-so is sent, and what waits at the gate of the broker that wants the end comes back to it at once;
-but with spools, which keep all until it is settled, it is sent as well.  Where the broker has
+Whose broker wants no link says no tables over it.  So what waits at the other end's gate is sent
+when that hears `Ends`; and what waits at its own comes back to it at once, unless a spool keeps it:
+then the other end, which may only have been away, says its tables first.  Where the broker has
 recalled all that is not settled, that goes another way, nobody settles it here, and the link ends
 without it.
 

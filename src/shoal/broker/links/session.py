@@ -213,17 +213,15 @@ class LinkSession(LinkTraffic):
     def _meet_to_end(self, said: Hello, hello: Hello, now_us: int) -> list[LinkChanged]:
         """Failed or anew.
 
-        What is on disk for the other end is settled over a fresh session, which no broker hears of
-        before its end.
+        What is on disk for the other end is settled over a fresh session.
         """
         if self._spool is None:
             self.state = State.GONE
             return self._give_up()
-        self._begin(said, hello, now_us)
+        up = self._begin(said, hello, now_us)
         self.state = State.ENDING
-        self._bring_the_rest()
         self._ending.say()
-        return []
+        return up
 
     def _start_afresh(self) -> None:
         """Nothing is under way in the new session but what somebody waits for."""
@@ -291,21 +289,14 @@ class LinkSession(LinkTraffic):
     def end(self) -> list[LinkChanged]:
         """End the link for good, once all that was sent over it is settled, or is recalled.
 
-        What waits at the gate comes back (`returned`), unless there is a spool.
+        What waits at the gate comes back (`returned`), unless a spool has it.
         """
         self._ending.want()
         changes = self._hear(Word.END)
         if self._spool is None:
             # The other end will not be told any tables now.
             self._take_back(self._outbox.empty_gate())
-        else:
-            self._bring_the_rest()
         return changes
-
-    def _bring_the_rest(self) -> None:
-        """Nobody says tables over a link that is to end: what is left goes to the other end now."""
-        if not self._ending.is_recalled:
-            self._outbox.open_gate()
 
     def vanish(self) -> list[LinkChanged]:
         """The other end says that the link has ended: it is not settled any more."""
@@ -384,7 +375,9 @@ class LinkSession(LinkTraffic):
             case Ends(is_recalled):
                 if is_recalled:
                     self._inbox.forgive()
-                self._bring_the_rest()
+                if not self._ending.is_recalled:
+                    # Its broker says no tables any more, and takes what is left here.
+                    self._outbox.open_gate()
                 return self._hear(Word.END)
             case Rests():
                 return self._hear(Word.OVER, now_us) if self._is_settled else []

@@ -171,6 +171,7 @@ def _run(
 ) -> tuple[Sequence[Run], int, Sequence[Replay]]:
     """Every step; the runs, how many deliveries Spark expects of each, and the live replays."""
     from shoal.experiments.side_by_side import simulate_all
+    from shoal.pipeline.interrupts import java_ends_with_it
     from shoal.pipeline.session import spark_session
     from shoal.report.inputs import read_runs
     from shoal.report.page import render
@@ -179,6 +180,7 @@ def _run(
     folders = [out / "runs" / name for name in RUNS]
     with ExitStack() as stack:
         with steps.step("start Spark"):
+            stack.enter_context(java_ends_with_it())
             spark = stack.enter_context(spark_session("shoal demo", memory=SPARK_MEMORY))
         expected = _prepare(steps, spark, out, month, brokers, seed)
         with steps.step("simulate three networks", bars=list(RUNS)) as step:

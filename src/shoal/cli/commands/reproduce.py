@@ -175,11 +175,13 @@ def _carry_out(
     means: _Means,
 ) -> Mapping[str, Sequence[Finding]]:
     """One study after the other; what each claim of each came to."""
+    from shoal.pipeline.interrupts import java_ends_with_it
     from shoal.pipeline.session import spark_session
 
     findings = {}
     with ExitStack() as stack:
         with steps.step("start Spark"):
+            stack.enter_context(java_ends_with_it())
             spark = stack.enter_context(
                 spark_session("shoal reproduce", master=means.master, memory=means.memory)
             )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -23,12 +24,15 @@ from shoal.cli.matching.files import (
     warn,
 )
 from shoal.cli.support.errors import UserError
+from shoal.cli.support.interrupts import only_noted
 from shoal.cli.support.places import check_exist, check_new
 from shoal.cli.support.spark import print_counts, spark_command
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+# How often a stream looks whether it was interrupted.
+LOOK_S = 0.1
 # What --partition says when the dimensions are to be chosen from the data.
 AUTO = "auto"
 
@@ -246,10 +250,12 @@ def _stream(
         stream = read_stream(spark, publications)
     warn(table_complaints(stream, _subscriptions(spark, subscriptions)))
     query = match_stream(stream, pairs, options.out, only_what_is_there=options.once)
-    try:
-        query.awaitTermination()
-    except KeyboardInterrupt:
+    with only_noted() as interrupts:
+        while query.isActive and not interrupts:
+            time.sleep(LOOK_S)
+    if interrupts:
         query.stop()
+    query.awaitTermination()
     batches = sorted(options.out.glob("batch=*"))
     written = [spark.read.parquet(str(batch)).count() for batch in batches]
     return {"batches": len(batches), "pairs": sum(written)}

@@ -45,6 +45,20 @@ def may_stop_here() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
+@contextlib.contextmanager
+def only_noted() -> Iterator[list[int]]:
+    """SIGINT stops nothing here: whoever looks finds it in the list."""
+    heard: list[int] = []
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN or not _is_main_thread():
+        yield heard
+        return
+    before = signal.signal(signal.SIGINT, lambda number, _: heard.append(number))
+    try:
+        yield heard
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def drop_output() -> None:
     """What is still to be printed nobody has to take, who may not be reading."""
     with contextlib.suppress(OSError, ValueError):  # a test's output is no file

@@ -36,8 +36,11 @@ class Obstacles:
     @property
     def has_unmet(self) -> bool:
         """Whether somebody is back, and has yet to greet."""
-        backs = (each for each in self._up if self._memory.standing(each).is_in)
-        return not all(map(self._tree.is_neighbour, backs))
+        tree, memory = self._tree, self._memory
+        return any(
+            memory.standing(each).is_in and not (tree.is_neighbour(each) or tree.opens(each))
+            for each in self._up
+        )
 
     @property
     def unrest(self) -> str:

@@ -406,10 +406,10 @@ class Overlay:
         if not mine.is_in:
             out.append(OpenLink(neighbour, is_lasting=True))
         self.tree.wants(neighbour)
-        self.healing.met(neighbour, other, out)
         while self._missed:
             self.tree.dismiss(self._missed.pop(0), out)
         self._routing.relink(neighbour, LinkState.UP, now_us, out)
+        self.healing.met(neighbour, other, out)  # whoever it has asked is a neighbour, or let go
 
     def _part_as_heard(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
         """It was settled elsewhere that the link does not belong to the tree: there are others."""

@@ -361,7 +361,7 @@ class Succession:
             return True
         is_unwanted = now_us < self._unwanted.get(neighbour, now_us)
         if is_unwanted and is_up:
-            out.append(EndLink(neighbour))
+            out += [LinkReady(neighbour), EndLink(neighbour)]  # no tables are said over it
         return is_unwanted
 
     def _new_link(
