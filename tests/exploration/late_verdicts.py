@@ -39,6 +39,7 @@ class Bare:
     def __init__(self, neighbours: tuple[str, ...]) -> None:
         self.neighbours = dict.fromkeys(neighbours)
         self.turned: dict[str, tuple[str, ...]] = {}
+        self.tables: Any = None
         self.propagation = self
         self.is_ready = self.is_at_rest = True
         self.is_moving = self.is_parting = self.is_yielding = False

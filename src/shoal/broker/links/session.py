@@ -373,11 +373,7 @@ class LinkSession(LinkTraffic):
     def _obey(self, control: Any, now_us: int) -> list[LinkChanged]:
         match control:
             case Ends(is_recalled):
-                if is_recalled:
-                    self._inbox.forgive()
-                if not self._ending.is_recalled:
-                    # Its broker says no tables any more, and takes what is left here.
-                    self._outbox.open_gate()
+                self._hear_of_the_end(is_recalled)
                 return self._hear(Word.END)
             case Rests():
                 return self._hear(Word.OVER, now_us) if self._is_settled else []

@@ -187,6 +187,16 @@ class LinkTraffic:
                 return False
         return True
 
+    def _hear_of_the_end(self, is_recalled: bool) -> None:
+        """The other end's broker wants it: it says no tables any more, and takes what is left here.
+
+        What it has recalled of what came here is not to be settled.
+        """
+        if is_recalled:
+            self._inbox.forgive()
+        if not self._ending.is_recalled:
+            self._outbox.open_gate()
+
     def last(self, opened_us: int) -> None:
         """The link outlives restarts from now on, at both ends; it was opened then."""
         if opened_us > (self.opened_us or 0):
