@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -67,6 +68,11 @@ def is_there(process: subprocess.Popen[str]) -> bool:
     return False
 
 
+def is_quiet(said: str) -> bool:
+    """Whether nothing is said but, on a busy machine, how far it is."""
+    return all(re.fullmatch(r"shoal: .*, \d+ s", line) for line in said.splitlines())
+
+
 @pytest.mark.parametrize(
     ("start", "said", "later_s"),
     [(SESSION, "starts", 0.7), (COMMAND, "starts", 1.5), (COMMAND, "works", 1.5)],
@@ -86,7 +92,7 @@ def test_ctrl_c_is_quiet_and_leaves_nothing_running(start: str, said: str, later
         while is_there(process) and time.monotonic() < until_s:
             time.sleep(0.1)
         assert not is_there(process)
-        assert process.stderr.read() == ""
+        assert is_quiet(process.stderr.read())
 
 
 def test_ctrl_c_is_how_a_stream_ends(tmp_path: Path) -> None:
@@ -107,4 +113,4 @@ def test_ctrl_c_is_how_a_stream_ends(tmp_path: Path) -> None:
         os.killpg(process.pid, signal.SIGINT)
         assert process.wait(60) == 0
         assert "│ pairs   │ 1 │" in process.stdout.read()
-        assert process.stderr.read() == ""
+        assert is_quiet(process.stderr.read())

@@ -228,13 +228,20 @@ def test_a_link_that_is_to_end_ends_whoever_asks_for_it_meanwhile() -> None:
     assert lab.world.links == [("B", "C")]
 
 
-def test_a_link_that_is_down_ends_at_once() -> None:
+@pytest.mark.parametrize(
+    ("at_us", "heard"), [(20_000, ["B failed"]), (2_000_000, ["B failed", "B ended"])]
+)
+def test_a_link_that_is_down_fails_at_both_ends_or_has_failed_and_ends(
+    at_us: int, heard: list[str]
+) -> None:
+    """One end heard that it had ended, and the other that it had failed."""
     lab = Lab()
     lab.world.cut(10_000, "A", "B")
-    lab.do(20_000, "A", EndLink("B"))
+    lab.do(at_us, "A", EndLink("B"))
     lab.world.heal(3_000_000, "A", "B")
     lab.world.run()
-    assert lab.heard("A") == ["B ended", "B failed"]
+    assert lab.heard("A") == heard
+    assert lab.heard("B") == ["A failed"]
     assert lab.up() == {("B", "C")}
 
 
