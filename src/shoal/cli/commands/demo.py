@@ -29,7 +29,7 @@ from shoal.cli.support.demo_live import prepare_live, replay_live
 from shoal.cli.support.errors import STOPPED_EXIT_CODE, UserError
 from shoal.cli.support.outcome import outcome_table, verdict_line
 from shoal.cli.support.replay_outcome import show_replays
-from shoal.cli.support.spark import spark_mistakes
+from shoal.cli.support.spark import only_session, spark_mistakes
 from shoal.cli.support.steps import Steps
 
 if TYPE_CHECKING:
@@ -171,8 +171,6 @@ def _run(
 ) -> tuple[Sequence[Run], int, Sequence[Replay]]:
     """Every step; the runs, how many deliveries Spark expects of each, and the live replays."""
     from shoal.experiments.side_by_side import simulate_all
-    from shoal.pipeline.interrupts import java_ends_with_it
-    from shoal.pipeline.session import spark_session
     from shoal.report.inputs import read_runs
     from shoal.report.page import render
 
@@ -180,8 +178,7 @@ def _run(
     folders = [out / "runs" / name for name in RUNS]
     with ExitStack() as stack:
         with steps.step("start Spark"):
-            stack.enter_context(java_ends_with_it())
-            spark = stack.enter_context(spark_session("shoal demo", memory=SPARK_MEMORY))
+            spark = stack.enter_context(only_session("shoal demo", memory=SPARK_MEMORY))
         expected = _prepare(steps, spark, out, month, brokers, seed)
         with steps.step("simulate three networks", bars=list(RUNS)) as step:
             scenarios = [scenario(name, workload, seed) for name in RUNS]

@@ -25,6 +25,7 @@ from shoal.cli.support.spark import (
     LOCAL_MEMORY,
     MasterOption,
     MemoryOption,
+    only_session,
     spark_mistakes,
 )
 from shoal.cli.support.steps import Step, Steps
@@ -175,15 +176,12 @@ def _carry_out(
     means: _Means,
 ) -> Mapping[str, Sequence[Finding]]:
     """One study after the other; what each claim of each came to."""
-    from shoal.pipeline.interrupts import java_ends_with_it
-    from shoal.pipeline.session import spark_session
 
     findings = {}
     with ExitStack() as stack:
         with steps.step("start Spark"):
-            stack.enter_context(java_ends_with_it())
             spark = stack.enter_context(
-                spark_session("shoal reproduce", master=means.master, memory=means.memory)
+                only_session("shoal reproduce", master=means.master, memory=means.memory)
             )
         for name, plan in plans.items():
             whose = f"{name}: " if len(plans) > 1 else ""

@@ -18,6 +18,7 @@ import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from types import FrameType
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -32,29 +33,28 @@ def run_until_interrupted(main: Coroutine[Any, Any, T]) -> T:
             return runner.run(main)
 
 
-@contextlib.contextmanager
-def may_stop_here() -> Iterator[None]:
+def may_stop_here() -> contextlib.AbstractContextManager[None]:
     """SIGINT ends what is done here at once: a write that waits for a reader, say."""
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN or not _is_main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
+    return _heard_by(signal.default_int_handler)
 
 
 @contextlib.contextmanager
 def only_noted() -> Iterator[list[int]]:
     """SIGINT stops nothing here: whoever looks finds it in the list."""
     heard: list[int] = []
+    with _heard_by(lambda number, _: heard.append(number)):
+        yield heard
+
+
+@contextlib.contextmanager
+def _heard_by(handler: Callable[[int, FrameType | None], Any]) -> Iterator[None]:
+    """SIGINT is, in this block, unless it is ignored."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN or not _is_main_thread():
-        yield heard
+        yield
         return
-    before = signal.signal(signal.SIGINT, lambda number, _: heard.append(number))
+    before = signal.signal(signal.SIGINT, handler)
     try:
-        yield heard
+        yield
     finally:
         signal.signal(signal.SIGINT, before)
 

@@ -8,7 +8,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeVar
 from urllib.parse import unquote
 
 import typer
@@ -64,22 +64,28 @@ def spark_command(
     Where the `inputs` are said and small, it is one for little work.
     """
     # Before PySpark is imported, which takes a while by itself.
-    with waiting("starting Spark", _bytes_of(inputs)) as status:
-        from shoal.pipeline.interrupts import java_ends_with_it
-        from shoal.pipeline.session import spark_session
+    with (
+        waiting("starting Spark", _bytes_of(inputs)) as status,
+        spark_mistakes(),
+        only_session(
+            f"shoal {name}", master=master, memory=memory, is_brief=_are_small(inputs)
+        ) as spark,
+    ):
+        status.follow(parts_done(spark))
+        try:
+            yield spark, status
+        finally:
+            status.follow(str)
 
-        with (
-            java_ends_with_it(),
-            spark_mistakes(),
-            spark_session(
-                f"shoal {name}", master=master, memory=memory, is_brief=_are_small(inputs)
-            ) as spark,
-        ):
-            status.follow(parts_done(spark))
-            try:
-                yield spark, status
-            finally:
-                status.follow(str)
+
+@contextlib.contextmanager
+def only_session(name: str, **options: Any) -> Iterator[SparkSession]:
+    """A session, with the options of `spark_session`, in a process that does nothing without it."""
+    from shoal.pipeline.interrupts import java_ends_with_it
+    from shoal.pipeline.session import spark_session
+
+    with java_ends_with_it(), spark_session(name, **options) as spark:
+        yield spark
 
 
 @contextlib.contextmanager
