@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 import signal
 import socket
 import sys
@@ -107,6 +108,16 @@ class Processes:
             process = self.running.pop(name)
             process.wait(PATIENCE_S)
             process.stdout.close()
+
+    def fill_disk(self, name: str) -> None:
+        """No file of a broker takes another byte (EFBIG), until there is room again."""
+        infinity = resource.RLIM_INFINITY
+        resource.prlimit(self.running[name].pid, resource.RLIMIT_FSIZE, (0, infinity))
+
+    def empty_disk(self, name: str) -> None:
+        """There is room on a broker's disk again."""
+        infinity = resource.RLIM_INFINITY
+        resource.prlimit(self.running[name].pid, resource.RLIMIT_FSIZE, (infinity, infinity))
 
     def knows(self, broker: str, subscriptions: int) -> None:
         """Wait until a broker has heard of so many subscriptions, its own door's included."""

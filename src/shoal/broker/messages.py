@@ -40,13 +40,15 @@ class Message(msgspec.Struct, frozen=True, gc=False, tag=True, array_like=True):
     there, or a later one (`broker/links/protocols.py`).  What `joins` holds nothing back, so that
     several of them may be sent and handled as one (`Together`).  What `is_awaited` is in custody as
     publications are: whoever asked for it is told when all that came of it is handled, or gone
-    with a link.
+    with a link.  What `confirms` says that publications have arrived at the sender's clients: it is
+    sent once a kill of the sender does not lose them.
     """
 
     carries: ClassVar[bool] = False
     introduces: ClassVar[bool] = False
     joins: ClassVar[bool] = False
     is_awaited: ClassVar[bool] = False
+    confirms: ClassVar[bool] = False
     since: ClassVar[int] = 1
 
     @property

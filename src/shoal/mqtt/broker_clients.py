@@ -372,6 +372,11 @@ class BrokerClients:
         groups = federation.sharing.puts if federation is not None else partial(iter, ())
         return self.journal.restate(self.sessions, self.retained, homes, groups)
 
+    def resume(self) -> None:
+        """The journal records again: sessions send what stood still."""
+        for session in self.sessions:
+            session.resume()
+
     def spread_on(self, message: Message, had: set[str], groups: set[str]) -> None:
         """Go on with what was being handed to many when the broker was killed."""
         self._fan_out.resume(message, had, groups)

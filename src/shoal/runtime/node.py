@@ -70,6 +70,7 @@ from shoal.runtime.driving.asides import Asides
 from shoal.runtime.driving.batches import joined, publications_in
 from shoal.runtime.driving.delivering import Delivering
 from shoal.runtime.driving.flushing import Flushing, Phase
+from shoal.runtime.driving.recording import Recording
 from shoal.runtime.driving.rows import Rows
 from shoal.runtime.driving.settling import Settling
 from shoal.runtime.driving.surroundings import Client, Links, Trace
@@ -138,7 +139,8 @@ class Node:
         self.watching = Watching(self.bring)
         self._delivering = Delivering(self.clock, self.counts, self.watching, trace)
         self._flushing = Flushing(self._delivering.flushed, clock)
-        self._settling = Settling()
+        self.recording = Recording()
+        self._settling = Settling(self.recording)
         self.at_flush(Phase.SETTLE, self._settling.look)
         self.asides = Asides()
 
@@ -243,11 +245,11 @@ class Node:
                 done_us = self.clock.now_us()
                 waited_us = 0 if since_us is None else max(0, now_us - since_us)
                 self.watching.handled(publications, waited_us, done_us - now_us)
-        self._carry_out(effects, now_us, custody)
+        is_delivered = self._carry_out(effects, now_us, custody)
         if not publications:
             self.weighing.handled(input, now_us)
         if custody is not None:
-            self._settling.settle(custody)
+            self._settling.settle(custody, is_delivered=is_delivered)
         if not self._is_ready and self.machine.is_ready:
             self._begin()
 
@@ -264,14 +266,15 @@ class Node:
 
     # --- effects ------------------------------------------------------------------------------
 
-    def _carry_out(self, effects: Iterable[Effect], now_us: int, custody: Custody | None) -> None:
-        own = custody
+    def _carry_out(self, effects: Iterable[Effect], now_us: int, custody: Custody | None) -> bool:
+        """Whether something was delivered to a client of this broker."""
+        own, is_delivered = custody, False
         for effect in effects:
             kind = type(effect)
             if kind is Send:
                 self._send(effect, custody)  # type: ignore[arg-type]
             elif kind is Deliver:
-                self._settling.has_delivered = True
+                self._settling.has_delivered = is_delivered = True
                 self._delivering.deliver(effect, now_us)  # type: ignore[arg-type]
             elif kind is Unsettled:
                 if custody is not None:
@@ -280,12 +283,13 @@ class Node:
             elif kind is Settled:
                 settled = self._unsettled.pop(effect.key, None)  # type: ignore[union-attr,arg-type]
                 if settled is not None:
-                    self._settling.settle(settled)
+                    self._settling.settle(settled, is_delivered=is_delivered)
             elif kind is Continue:
                 input = effect.key  # type: ignore[union-attr]
                 custody = own if input is None else self._unsettled.get(input)
             else:
                 self._control(effect, now_us)
+        return is_delivered
 
     def hand_on(self, is_handing_on: bool) -> None:
         """What was delivered goes to so many clients that others have their turns, or all have it.
@@ -296,6 +300,12 @@ class Node:
         self._turns.pause(is_handing_on)
 
     def _send(self, effect: Send, custody: Custody | None) -> None:
+        if effect.message.confirms:
+            self.recording.confirm(partial(self._send_now, effect, custody))
+        else:
+            self._send_now(effect, custody)
+
+    def _send_now(self, effect: Send, custody: Custody | None) -> None:
         assert self.links is not None
         self.counts["messages_out"] += 1
         if custody is not None and not self._is_kept(effect.message):

@@ -30,6 +30,8 @@ ROOM = 2**30
 class Pair:
     """A, with a spool, sends to B what somebody waits for."""
 
+    segment_bytes = 200
+
     def __init__(self) -> None:
         self.now_us = 0
         self.disk = Disk()
@@ -48,7 +50,7 @@ class Pair:
         return LinkSession("n", name, other, number, CODEC, LIMITS, is_graceful=True, spool=spool)
 
     def a_starts(self) -> None:
-        self.spool = Spool(self.disk, 10_000_000, segment_bytes=200)
+        self.spool = Spool(self.disk, 10_000_000, segment_bytes=self.segment_bytes)
         self.a = self.end("A", "B", self.spool)
 
     def connect(self) -> None:

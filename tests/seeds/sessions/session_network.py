@@ -34,6 +34,7 @@ from shoal.mqtt.memory.journal_records import read_records
 from shoal.mqtt.restoring import Remembered, restore
 from shoal.overlays.registry import SYSTEMS, strategy_factory
 from shoal.runtime.driving.batches import joined
+from shoal.runtime.driving.recording import Recording
 from shoal.runtime.driving.settling import Settling
 from tests.mqtt.house import SECOND, House
 
@@ -68,7 +69,7 @@ class Site(House):
         # In every other seed a message for two clients is one for many.
         if network.seed % 2:
             self.clients.spreading.most = 1
-        self.settling = Settling()
+        self.settling = Settling(Recording())
         self.timers: dict[Any, int] = {}
         self.delivered: list[Deliver] = []
         self.gathered: list[ClientEffect] = []
@@ -95,7 +96,7 @@ class Site(House):
                 case SetTimer(key, at_us):
                     self.timers[key] = at_us
         if custody is not None:
-            self.settling.settle(custody)
+            self.settling.settle(custody, is_delivered=self.settling.has_delivered)
         if self.held_back and self.machine.is_ready:
             held_back, self.held_back = self.held_back, []
             for requested in held_back:

@@ -76,6 +76,14 @@ class Acknowledge(Control, frozen=True):
     settled: tuple[Span, ...] = ()
 
 
+class Stores(Control, frozen=True):
+    """Whether the sender's disk takes what it must keep.  While it does not, the sender settles
+    nothing that it could lose, and the receiver keeps copies (`shoal.broker.links.outbox`).
+    """
+
+    stores: bool
+
+
 class Heartbeat(Control, frozen=True):
     """Asks for an Echo; `at_us` is the sender's clock."""
 
@@ -149,5 +157,5 @@ def check_control(body: bytes) -> None:
 
 CONTROLS: Vocabulary = (
     *(Hello, Refuse, Acknowledge, Heartbeat, Echo),
-    *(Ends, Rests, Over, Lasts, Place),
+    *(Ends, Rests, Over, Lasts, Place, Stores),
 )

@@ -6,7 +6,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterable
 
 from shoal.broker.custody import Custody, repeated
-from shoal.broker.links.outbox import Frame
+from shoal.broker.links.spool import Frame
 from shoal.broker.messages import Carrier, Message, Together
 from shoal.broker.wire import LENGTH_BYTES, Codec, WireError
 from shoal.model import ClientId

@@ -17,6 +17,10 @@ its tables before it can forward anything.
 With a spool (`shoal.broker.links.spool`) the outbox of an end whose other end is away for longer is
 *parked*: what somebody waits for goes to disk, all else nowhere, since both ends will start afresh.
 When the other end is back, what comes queues on disk behind what is there, until all that was read.
+
+An other end that cannot write says so, and settles nothing that it could lose.  The outbox *copies*
+then: a frame that somebody waits for is sent as before, and a copy of it goes to the spool.  Beyond
+`low_bytes` of such frames all goes to the spool, and is sent when there is room again.
 """
 
 from __future__ import annotations
@@ -28,7 +32,7 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from shoal.broker.custody import Custody
-from shoal.broker.links.spool import Spool, Spooled
+from shoal.broker.links.spool import Frame, Spool, Spooled
 from shoal.broker.wire import MAX_FRAME_BYTES
 
 # What brokers themselves say to each other is never as long.
@@ -66,17 +70,6 @@ class LinkLimits(msgspec.Struct, frozen=True, kw_only=True):
         return min(max(most, LEAST_LONGEST_FRAME_BYTES), MAX_FRAME_BYTES)
 
 
-class Frame:
-    """One message as bytes, and who waits for word of it; `weight` is how many it counts for."""
-
-    __slots__ = ("custody", "data", "weight")
-
-    def __init__(self, data: bytes, custody: Custody | None, weight: int = 1) -> None:
-        self.data = data
-        self.custody = custody
-        self.weight = weight
-
-
 class LinkOutbox:
     """The frames of one session; `handled` is the number of the first that is not handled.
 
@@ -93,6 +86,7 @@ class LinkOutbox:
         self._spool = spool
         self._repeat = repeat
         self.is_parked = False
+        self._copies = False
         self._is_full = False
         self.bytes = 0
         self.handled = 0
@@ -147,17 +141,27 @@ class LinkOutbox:
             if custody is not None or not self.is_parked:
                 self._spool.append(data, custody)
             return
+        frame = Frame(data, custody, weight)
         if custody is not None:
             custody.extend()
-        (self._gated if is_gated else self._waiting).append(Frame(data, custody, weight))
+            if self._copies and self._spool is not None:
+                self._spool.copy(frame)
+        (self._gated if is_gated else self._waiting).append(frame)
         self._add_bytes(len(data))
 
     def _stays_in_memory(self, passes: bool) -> bool:
         """Whether nothing on disk is to be sent before what comes now."""
         assert self._spool is not None
-        if self.is_parked:
+        if self.is_parked or (self._copies and self.bytes > self._limits.low_bytes):
             return False
         return not self._spool.has_unread or (passes and self.is_gate_closed)
+
+    def copy(self, copies: bool) -> None:
+        """Keep copies on disk from now on, of what is here as well; or of nothing that comes."""
+        if self._spool is not None and copies and not self._copies and not self._spool.has_unread:
+            for frame in self.assured():
+                self._spool.copy(frame)
+        self._copies = copies
 
     def _add_bytes(self, count: int) -> None:
         self.bytes += count
@@ -210,8 +214,9 @@ class LinkOutbox:
         for number in self._in_spans(spans):
             frame = self._in_custody.pop(number)
             self.bytes -= len(frame.data)
-            assert frame.custody is not None
-            frame.custody.settle()
+            custody, frame.custody = frame.custody, None
+            assert custody is not None
+            custody.settle()
         self._check_room()
 
     def _in_spans(self, spans: Sequence[Span]) -> list[int]:

@@ -9,6 +9,10 @@ while this broker is killed and started again.  Frames are in segments, which go
 | pending | | yes | when it is written |
 | unread | yes | | is |
 | read, on its way | yes | in the link's outbox | is; the other end says when it goes |
+| copied, on its way | yes | in the link's outbox | as the one above |
+
+A neighbour whose disk takes nothing gets frames as before, and this broker keeps a copy of each
+(`copy`).  The copy is read only if the link starts afresh.
 
 Pure: a `SpoolStore` has the bytes, and the driver says when to write what is pending: before any
 neighbour or client is told what is settled.
@@ -57,9 +61,20 @@ class SpoolStore(Protocol):
 
 
 class Spooled(Errand):
-    """Of a frame that was read from disk: until it is settled it stays there, and is read again."""
+    """Of a frame that is on disk: until it is settled it stays there, and is read again."""
 
     __slots__ = ()
+
+
+class Frame:
+    """One message as bytes, and who waits for word of it; `weight` is how many it counts for."""
+
+    __slots__ = ("custody", "data", "weight")
+
+    def __init__(self, data: bytes, custody: Custody | None, weight: int = 1) -> None:
+        self.data = data
+        self.custody = custody
+        self.weight = weight
 
 
 class Read(NamedTuple):
@@ -70,13 +85,24 @@ class Read(NamedTuple):
     again: bool
 
 
-class _Segment:
-    """`done`: the records that are needed no more; `read`: how many were given out once."""
+class _Pending(NamedTuple):
+    """A record to be written, and who waits for that; `copied`: the frame in the link's outbox."""
 
-    __slots__ = ("done", "is_sealed", "is_void", "read", "records", "size")
+    record: SpoolRecord
+    custody: Custody | None = None
+    copied: Frame | None = None
+
+
+class _Segment:
+    """`done`: the records that are needed no more; `read`: how many were given out once; `copies`:
+    how many, the first, are in the link's outbox as well.
+    """
+
+    __slots__ = ("copies", "done", "is_sealed", "is_void", "read", "records", "size")
 
     def __init__(self, size: int, *, is_former: bool) -> None:
         self.size = size
+        self.copies = 0
         self.records = _UNKNOWN if is_former else 0
         self.read = 0
         self.done: set[int] = set()
@@ -104,7 +130,8 @@ class Spool:
         self.pending_bytes = 0
         self._store = store
         self._segment_bytes = segment_bytes
-        self._pending: deque[tuple[SpoolRecord, Custody | None]] = deque()
+        # Copies come first: nothing is copied while anything is to be read before it.
+        self._pending: deque[_Pending] = deque()
         self._segments = {
             number: _Segment(size, is_former=True) for number, size in store.segments().items()
         }
@@ -124,7 +151,8 @@ class Spool:
     @property
     def has_unread(self) -> bool:
         """Whether what comes must queue here, behind what is to be sent before it."""
-        return bool(self._loaded or self._to_load or self._pending)
+        is_pending = bool(self._pending) and self._pending[-1].copied is None
+        return bool(self._loaded or self._to_load) or is_pending
 
     # --- in -----------------------------------------------------------------------------------
 
@@ -132,46 +160,85 @@ class Spool:
         """Keep a frame behind all others; `custody` is settled when it is written."""
         if custody is not None:
             custody.extend()
-        self._pending.append((SpoolRecord(data, custody is not None), custody))
+        self._pending.append(_Pending(SpoolRecord(data, custody is not None), custody))
         self.pending_bytes += len(data)
+
+    def copy(self, frame: Frame) -> None:
+        """Keep a copy of a frame that is in the link's outbox, until its custody is settled.
+
+        Nothing may be unread.  Once the copy is written the frame's custody is settled, and the
+        frame has one that removes the copy.
+        """
+        self._pending.append(_Pending(SpoolRecord(frame.data, True), copied=frame))
+        self.pending_bytes += len(frame.data)
 
     def write(self, room: int) -> None:
         """Put on disk what is pending, as far as there is room for it.
 
         OSError when the disk does not take it; it stays pending.
         """
-        count = size = 0
-        for record, _ in self._pending:
-            if size + len(record.data) > room:
-                break
-            size += len(record.data)
-            count += 1
-        self.is_stuck = count < len(self._pending)
-        if not count:
-            return
-        try:
-            self._append([record for record, _ in list(self._pending)[:count]])
-        except OSError:
-            self.is_stuck = True
-            raise
-        self.pending_bytes -= size
-        for custody in [self._pending.popleft()[1] for _ in range(count)]:
-            if custody is not None:
-                custody.settle()
+        self._drop_settled_copies()
+        self.is_stuck = False
+        while self._pending:
+            batch = self._next_batch(room)
+            self.is_stuck = not batch
+            if not batch:
+                return
+            try:
+                number, first = self._append(batch)
+            except OSError:
+                self.is_stuck = True
+                raise
+            for place, pending in enumerate(batch, first):
+                room -= len(pending.record.data)
+                self._written(pending, number, place)
 
-    def _append(self, records: list[SpoolRecord]) -> None:
+    def _drop_settled_copies(self) -> None:
+        """The other end has settled these frames before their copies were written."""
+        if self._pending and self._pending[0].copied is not None:
+            self._keep_pending(
+                each for each in self._pending if each.copied is None or each.copied.custody
+            )
+
+    def _next_batch(self, room: int) -> list[_Pending]:
+        """What fits into so many bytes of what is pending next, copies or no copies."""
+        batch: list[_Pending] = []
+        for each in self._pending:
+            room -= len(each.record.data)
+            if room < 0 or (each.copied is None) is not (self._pending[0].copied is None):
+                break
+            batch.append(each)
+        return batch
+
+    def _written(self, pending: _Pending, number: int, place: int) -> None:
+        """The first of what is pending is on disk now."""
+        assert self._pending.popleft() is pending
+        self.pending_bytes -= len(pending.record.data)
+        custody, frame = pending.custody, pending.copied
+        if frame is not None:
+            custody, frame.custody = frame.custody, Spooled(partial(self._done, number, place))
+        if custody is not None:
+            custody.settle()
+
+    def _append(self, batch: list[_Pending]) -> tuple[int, int]:
+        """Write behind all others; the segment, and the place of the first in it."""
         segment = self._segments.get(self._last)
         if segment is not None and segment.size > self._segment_bytes:
             self._seal(self._last)
         is_new = segment is None or segment.is_sealed
         number = self._last + 1 if is_new else self._last
-        written = self._store.append(number, records)
+        written = self._store.append(number, [each.record for each in batch])
         if segment is None or is_new:
             self._last = number
             segment = self._segments[number] = _Segment(0, is_former=False)
-            self._to_load.append(number)
+        first = segment.records
         segment.size += written
-        segment.records += len(records)
+        segment.records += len(batch)
+        if batch[0].copied is not None:
+            segment.copies = segment.read = segment.records
+        elif first == segment.copies:  # of what is to be read, the first in this segment
+            self._to_load.append(number)
+        return number, first
 
     # --- out ----------------------------------------------------------------------------------
 
@@ -197,9 +264,12 @@ class Spool:
 
     def take_pending(self) -> list[Read]:
         """What is not on disk, to be sent at once: all on disk was read."""
-        taken = [Read(record.data, custody, False) for record, custody in self._pending]
-        self._pending.clear()
-        self.pending_bytes = 0
+        taken = [
+            Read(each.record.data, each.custody, False)
+            for each in self._pending
+            if each.copied is None
+        ]
+        self._keep_pending([each for each in self._pending if each.copied is not None])
         self.is_stuck = False
         return taken
 
@@ -211,11 +281,16 @@ class Spool:
         self._loaded.clear()
         for number, segment in list(self._segments.items()):
             segment.is_void = True
+            segment.copies = 0
             self._seal(number)
         self._to_load = deque(sorted(self._segments))
-        before = [(SpoolRecord(data, True), custody) for data, custody in on_their_way]
-        self._pending = deque(before + [each for each in self._pending if each[0].lasting])
-        self.pending_bytes = sum(len(record.data) for record, _ in self._pending)
+        before = [_Pending(SpoolRecord(data, True), custody) for data, custody in on_their_way]
+        left = [each for each in self._pending if each.record.lasting and each.copied is None]
+        self._keep_pending(before + left)
+
+    def _keep_pending(self, pending: Iterable[_Pending]) -> None:
+        self._pending = deque(pending)
+        self.pending_bytes = sum(len(each.record.data) for each in self._pending)
 
     def clear(self) -> None:
         """The neighbour counts as gone, with whom all this is for."""
@@ -226,6 +301,7 @@ class Spool:
         for read in self.take_pending():
             if read.custody is not None:
                 read.custody.lose()
+        self._keep_pending(())
 
     def _load(self, number: int) -> None:
         segment = self._segments[number]
@@ -236,7 +312,7 @@ class Spool:
         for place, record in enumerate(records):
             if segment.is_void and not record.lasting:
                 segment.done.add(place)
-            if place not in segment.done:
+            if place >= segment.copies and place not in segment.done:
                 self._loaded.append((number, place, record))
         self._seal(number)
 
@@ -244,8 +320,8 @@ class Spool:
         segment = self._segments.get(number)
         if segment is not None:
             segment.done.add(place)
-            if segment.is_done:
-                self._drop(number)
+            if len(segment.done) == segment.records:
+                self._seal(number)
 
     def _seal(self, number: int) -> None:
         """Nothing more is appended to it."""

@@ -19,15 +19,16 @@ from shoal.broker.links.controls import (
     Heartbeat,
     Lasts,
     Place,
+    Stores,
     Whereabouts,
 )
 from shoal.broker.links.ending import Ending
 from shoal.broker.links.frames import Frames, in_turn
 from shoal.broker.links.inbox import Debt, LinkInbox
-from shoal.broker.links.outbox import Frame, LinkLimits, LinkOutbox
+from shoal.broker.links.outbox import LinkLimits, LinkOutbox
 from shoal.broker.links.protocols import FIRST
 from shoal.broker.links.pulse import Pulse
-from shoal.broker.links.spool import Spool
+from shoal.broker.links.spool import Frame, Spool
 from shoal.broker.messages import Carrier, Message
 from shoal.broker.wire import Codec, FrameReader, WireError
 from shoal.model import BrokerId, ClientId
@@ -52,6 +53,9 @@ class LinkTraffic:
         self._outbox = self._new_outbox()
         self._unsettled: list[Frame] = []
         self._heard: list[Whereabouts] = []
+        self._stores = True
+        # Whether the other end's disk takes what that must keep, as far as this end has heard.
+        self.neighbour_stores = True
         self._start()
         self._connect()
 
@@ -69,7 +73,8 @@ class LinkTraffic:
         self._outbox.reconnect()
         self._pulse.reconnect()
         self._ending.reconnect()
-        self._to_say: list[Control] = []
+        self._to_say: list[Control] = [] if self._stores else [Stores(False)]
+        self.neighbour_stores = True
 
     def open_gate(self) -> None:
         """The other end has said its table, and can take publications."""
@@ -179,6 +184,9 @@ class LinkTraffic:
                 outbox.settle(settled)
             case Heartbeat() | Echo():
                 self._pulse.hear(message, now_us)
+            case Stores(stores):
+                self.neighbour_stores = stores
+                self._outbox.copy(not stores)
             case Place(where):
                 self._heard.append(where)
             case Lasts(opened_us):
@@ -202,6 +210,12 @@ class LinkTraffic:
         if opened_us > (self.opened_us or 0):
             self.opened_us = opened_us
             self._to_say.append(Lasts(opened_us))
+
+    def store(self, stores: bool) -> None:
+        """Tell the other end whether this broker's disk takes what it must keep."""
+        if stores != self._stores:
+            self._stores = stores
+            self._to_say.append(Stores(stores))
 
     # --- where brokers are --------------------------------------------------------------------
 

@@ -26,7 +26,8 @@ nothing is acknowledged that is not written, and it costs one write.
   links and clients come back. Who asks for a session elsewhere asks again while the network starts.
 - What cannot be written is not told: those connections are closed, QoS 1 and 2 refused, and all is
   said anew when the disk takes it again; memory is the truth. Old files may be what fills the disk,
-  so 32 MB are kept in reserve for that.
+  so 32 MB are kept in reserve for that. Neighbours are not told that it is settled, and keep copies
+  (`runtime/driving/recording.py`, `broker/links/outbox.py`).
 
 Decisions
 ---------

@@ -136,6 +136,8 @@ class Answer(Message, frozen=True):
 class Receipt(Message, frozen=True):
     """Home to the dispatcher a publication came from: what was matched has come to me."""
 
+    confirms = True
+
     message_ids: tuple[MessageId, ...]
 
 

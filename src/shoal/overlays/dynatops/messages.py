@@ -242,6 +242,8 @@ class HomeTurn(TopicMessage, frozen=True):
 class Arrived(TopicMessage, frozen=True):
     """To an entry: these have arrived at a home, of `total`; at none if that is 0."""
 
+    confirms = True
+
     entry: BrokerId
     home: BrokerId
     total: int

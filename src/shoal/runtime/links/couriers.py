@@ -376,8 +376,8 @@ class Couriers:
             self._node.schedule_flush()
 
     def _settle(self, session: LinkSession, debt: Debt) -> None:
-        if session.settle(debt):
-            self._node.schedule_flush()
+        self._node.recording.settle(partial(session.settle, debt))
+        self._node.schedule_flush()
 
     def _hold(self, full: bool) -> None:
         if not full:

@@ -136,6 +136,7 @@ class Link:
             "is_full": session.is_full,
             "buffered_bytes": session.buffered_bytes,
             "spooled_bytes": spooled_bytes,
+            "neighbour_stores": session.neighbour_stores,
             "delay_us": session.delay_us,
             "bytes_in": self.bytes_in,
             "bytes_out": self.bytes_out,
@@ -214,6 +215,10 @@ class HandingOn:
 
     def _settle(self, link: Link, debt: Debt) -> None:
         """All that came of some messages of a neighbour is settled."""
+        self._node.recording.settle(partial(self._tell_settled, link, debt))
+        self._node.schedule_flush()
+
+    def _tell_settled(self, link: Link, debt: Debt) -> None:
         if link.session.settle(debt):
             self._to_flush(link)
 

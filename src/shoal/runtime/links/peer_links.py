@@ -76,6 +76,7 @@ class PeerLinks:
         )
         node.links = self
         node.at_flush(Phase.LINKS, self.flush)
+        node.recording.at_change.append(self._tell_whether_stored)
 
     # --- starting and stopping ----------------------------------------------------------------
 
@@ -212,6 +213,11 @@ class PeerLinks:
             link.session.tell(news)
             self._to_flush[link] = None
 
+    def _tell_whether_stored(self, stores: bool) -> None:
+        for link in self._links.values():
+            link.session.store(stores)
+            self._to_flush[link] = None
+
     def go_on(self) -> None:
         self._handing.hand_on_all()
 
@@ -227,6 +233,7 @@ class PeerLinks:
 
     def flush(self) -> None:
         """One write for each link that has something to say."""
+        self._node.recording.tell()
         links, self._to_flush = self._to_flush, {}
         for link in links:
             link.write()
@@ -275,6 +282,7 @@ class PeerLinks:
             spool=None if spools is None else spools.of(neighbour),
             opened_us=opened_us,
         )
+        session.store(self._node.recording.stores)
         former = self._links.get(neighbour)
         if former is not None and former.connection is not None:
             self._drop(former.connection)

@@ -126,7 +126,7 @@ class JournalWriter:
                 self._is_unsynced = True
             if is_through:
                 self._files.mark()
-            if self._sync == "always" and data:
+            if self._sync == "always" and (data or is_through):
                 self._files.sync()
         except OSError as error:
             self._fail(error)
@@ -174,6 +174,8 @@ class JournalWriter:
         self._restating = None
         if self._journal.is_failing:
             self._journal.is_failing = False
+            self._node.recording.note(stores=True)
+            self._clients.resume()
             _log.warning("the journal is written again")
         self._dropping = self._node.loop.run_in_executor(None, self._files.remove_former)
         self._dropping.add_done_callback(self._dropped)
@@ -214,6 +216,7 @@ class JournalWriter:
         elif self._restating is not None:  # nothing was promised since it was begun
             self._files.take_back()
         self._journal.is_failing = True
+        self._node.recording.note(stores=False)
         self._restating = None
         self._journal.take()
 

@@ -338,7 +338,7 @@ class Spools:
             except OSError as error:
                 self._fail(neighbour, error)
             if spool.is_stuck:
-                problem = f"too much waits for broker {neighbour}, which is away"
+                problem = f"too much waits for broker {neighbour}, which is away or cannot write"
         if bool(problem) != bool(self._refusal):
             self._refusal = problem
             self.at_full(problem)

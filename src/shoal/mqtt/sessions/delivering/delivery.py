@@ -11,6 +11,9 @@ back, those in flight are sent again in their order, before anything new.
 | QoS 2, released | protocol error | PUBREL sent | done | done |
 | nothing | ignored | PUBREL, not found | ignored | ignored |
 
+While the journal cannot record a session, QoS 2 stands still in it: a broker that is killed in that
+state would send again, as new, what its client has had.
+
 Source: MQTT Version 5.0, sections 4.3, 4.4, 4.6 and 4.9.
 """
 
@@ -39,7 +42,12 @@ FEED_WORK = 10
 
 
 class Journal(Protocol):
-    """Who writes down what must not be forgotten (see `memory`)."""
+    """Who writes down what must not be forgotten (see `memory`).
+
+    `is_failing`: nothing can be written for now.
+    """
+
+    is_failing: bool
 
     def item(self, delivery: Any, outgoing: Outgoing, /) -> None:
         """It is on its way above QoS 0, or has come further."""
@@ -124,6 +132,7 @@ class Delivery(Counted):
             elif (
                 not (self._waiting or self._resend)
                 and len(self._inflight) < outlet.window
+                and not (qos == 2 and self.is_suspended)
                 and (self._share is None or not self.has_its_share)
             ):
                 self.backlog.enter(message)  # as `count_in`
@@ -190,12 +199,12 @@ class Delivery(Counted):
     def _pump(self, outlet: ClientOutlet, most: int, now_us: int) -> int:
         sent = 0
         while self._resend and outlet.writable and sent < most:
-            if self._is_at(outlet.window):
+            packet_id = next(iter(self._resend))
+            outgoing = self._inflight[packet_id]
+            if self._must_wait(outgoing, outlet.window):
                 return sent
             sent += 1
-            packet_id = next(iter(self._resend))
             del self._resend[packet_id]
-            outgoing = self._inflight[packet_id]
             if outgoing.released:
                 outlet.send_release(packet_id, ReasonCode.SUCCESS)
             elif not outlet.send_outgoing(outgoing, now_us, True):
@@ -204,7 +213,7 @@ class Delivery(Counted):
         self._resend = self._resend or None
         waiting = self._waiting
         while waiting and outlet.writable and sent < most:
-            if waiting[0].qos and self._is_at(outlet.window):
+            if waiting[0].qos and self._must_wait(waiting[0], outlet.window):
                 break
             outgoing = waiting.popleft()
             sent += 1
@@ -224,9 +233,21 @@ class Delivery(Counted):
             self._has_caught_up(now_us)
         return self._pump_feeds(outlet, most, sent, now_us) if self._feeds else sent
 
-    def _is_at(self, window: int) -> bool:
-        """Whether no more of those above QoS 0 may be sent on this connection."""
+    @property
+    def is_suspended(self) -> bool:
+        """Whether the journal cannot record this session."""
+        return self.journal is not None and self.journal.is_failing
+
+    def _must_wait(self, outgoing: Outgoing, window: int) -> bool:
+        """Whether this, above QoS 0, may not be sent on this connection for now."""
+        if outgoing.qos == 2 and self.is_suspended:
+            return True
         return len(self._inflight) - len(self._resend or ()) >= window
+
+    def resume(self) -> None:
+        """The journal records again: have what stood still sent."""
+        if self.outlet is not None and (self._resend or self._waiting or self._feeds):
+            self.outlet.pump_again()
 
     # --- who waits for it ---------------------------------------------------------------------
 
@@ -321,6 +342,11 @@ class Delivery(Counted):
             outgoing.released = True
             if self.journal is not None:
                 self.journal.item(self, outgoing)
+        if self.is_suspended:
+            if self._resend is None:
+                self._resend = OrderedDict()
+            self._resend[packet_id] = None
+            return
         if self._resend:
             self._resend.pop(packet_id, None)
         self._release(packet_id, ReasonCode.SUCCESS)
