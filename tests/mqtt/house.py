@@ -89,6 +89,12 @@ class House:
             self.carry_out(self.clients.advance(self.now_us))
         self.now_us = end_us
 
+    def take_held(self) -> None:
+        """What clients sent that need not wait any longer is handled, as a driver does it."""
+        for connection in list(self._ends):
+            if connection.holds and not connection.must_wait:
+                self.carry_out(connection.take_held(self.now_us))
+
     def carry_out(self, effects: Iterable[ClientEffect]) -> None:
         for effect in effects:
             match effect:

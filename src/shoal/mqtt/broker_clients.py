@@ -103,7 +103,9 @@ class BrokerClients:
         self._fan_out = FanOut(self.subscriptions, self.statistics, self.spreading)
         self._leaving = Leaving(self.subscriptions, self._timers)
         self._presence = Presence(self.subscriptions, self._timers)
-        self.sessions = Sessions(limits, self.backlog, self._timers, self.publish, self._leaving)
+        self.sessions = Sessions(
+            limits, self.backlog, self._timers, self._publish_will, self._leaving
+        )
         self._reception = Reception(
             broker_id, limits, access or Everyone(), self.statistics, self.sessions, now_us
         )
@@ -292,7 +294,7 @@ class BrokerClients:
             if guest.promises:
                 self.federation.spread(connection, now_us)
             self.federation.moving.entered(session)
-            self.federation.roaming.entered(session, now_us)
+            self.federation.roaming.entered(session, now_us, is_connected=True)
         if self.journal is not None:
             self.journal.entered(session)
         session.outlet = guest.outlet
@@ -387,16 +389,21 @@ class BrokerClients:
 
     # --- publications -------------------------------------------------------------------------
 
-    def publish(self, message: Message, now_us: int) -> int:
+    def _publish_will(self, message: Message, now_us: int) -> None:
+        """Publish a will; in a network it is settled like what has QoS 1 (see `takeovers`)."""
+        self.publish(message, now_us, assured=True)
+
+    def publish(self, message: Message, now_us: int, *, assured: bool = False) -> int:
         """A client of this broker published; how many subscriptions it was for.
 
-        In a network that is not known, and what it said counts as wanted.
+        In a network that is not known, and what it said counts as wanted.  What is `assured` is
+        settled at QoS 0, too.
         """
         self.statistics.publications_received += 1
         if message.retain:
             self.retained.date(message)
         if self.door is not None and self.federation is not None:
-            self.door.publish(message)
+            self.door.publish(message, assured=assured)
             self.federation.sharing.share(message, now_us)
             return 1
         if message.retain:

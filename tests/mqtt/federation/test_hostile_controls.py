@@ -58,6 +58,10 @@ def words() -> list[Control]:
             said.Item(
                 journey, b"no packet", LOW, LOW, ("p", HUGE), 2, True, (), 65_535, True, HUGE
             ),
+            said.TakeOver("c", HUGE, "B9", "", 2**60),
+            said.TakeOver("c", LOW, "B1", "another"),
+            said.AskedThere(journey, "B9"),
+            said.TakenOver(journey),
             said.Item(journey, b"", HUGE, HUGE, None, 0, False, (), 0, True),
         ]
     for broker in ("B1", "B2", "B9", ""):

@@ -111,6 +111,9 @@ def test_two_parts_that_come_together_tell_each_other_all_once() -> None:
             publisher.publish(f"{name}/{number}", b"x", retain=True)
     away = network["B4"].connect("c", properties=kept)
     away.subscribe("b", qos=1)
+    network.after(5)  # those that the cut keeps from asking where their clients were wait
+    for site in network.sites.values():
+        site.take_held()
     said = controls_said(network)
     network.heal("B2", "B3")
     network.after(20)

@@ -77,7 +77,7 @@ class Serving:
         """
         has_gathered = False
         session, incoming = self.session, self.incoming
-        waits_to_publish = session.waits_to_publish
+        holds_publications = session.holds_publications
         work, spreading = 0, self._house.spreading
         is_networked = self._house.door is not None
         travelling = TRAVELLING if is_networked else 0
@@ -87,7 +87,7 @@ class Serving:
             if (work >= TURN or spreading.is_on) and type(packet) not in PASSING:
                 return place
             if type(packet) is Publish:
-                if waits_to_publish:
+                if holds_publications:
                     return place
                 if not packet.qos:
                     has_gathered = True

@@ -125,7 +125,7 @@ class Standing:
         if door is not None and door.promising.is_unheard(self._serving.session.client_id):
             return True
         # A publication that waits has all wait that was said behind it.
-        if self._held.packets and self._serving.session.waits_to_publish:
+        if self._held.packets and self._serving.session.holds_publications:
             return True
         return self._serving.incoming.is_full
 

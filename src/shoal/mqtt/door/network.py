@@ -206,8 +206,11 @@ class Door:
         self.promising.begin(client_id, filters)
         self.asked += bool(filters)
 
-    def publish(self, message: Message) -> None:
-        """Send a client's message through the network, and so back to this broker's clients."""
+    def publish(self, message: Message, *, assured: bool = False) -> None:
+        """Send a client's message through the network, and so back to this broker's clients.
+
+        The network says when that is settled, if it is `assured` or above QoS 0.
+        """
         publisher = message.publisher
         client = publisher if publisher in self.promising else self.client
         publication = self._publication(
@@ -215,7 +218,7 @@ class Door:
             message.published_us,
             attributes_of(message, self.json),
             write_body(message),
-            assured=message.qos > 0,
+            assured=assured or message.qos > 0,
         )
         message.key = publication.key
         size = message.size

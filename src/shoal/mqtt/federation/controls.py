@@ -39,7 +39,8 @@ class Entered(msgspec.Struct, frozen=True, tag=True, array_like=True):
     `is_kept`: its session outlives the connection.  `user` is whose session it is, and `began_us`
     the stamp at which it began, wherever that was, unless it is asked for.  Of a client that is
     `registered` only its registrars hear when it leaves.  The question was `passed` on so often by
-    who had nothing.
+    who had nothing.  The broker that it `asks` sees to it that the client is taken over, as if it
+    heard TakeOver.
     """
 
     client_id: str
@@ -51,6 +52,7 @@ class Entered(msgspec.Struct, frozen=True, tag=True, array_like=True):
     began_us: int = 0
     registered: bool = False
     passed: int = 0
+    asks: BrokerId = ""
 
 
 class Refused(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -70,6 +72,32 @@ class Register(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """A client has entered: is said to its registrar, which says so to those whom it concerns."""
 
     entered: Entered
+
+
+class TakeOver(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """The client has connected at `broker`, at `at_us`: end its connection anywhere else.
+
+    `user` is whose client it is.  The question was `passed` on so often.
+    """
+
+    client_id: str
+    at_us: int
+    broker: BrokerId
+    user: str
+    passed: int = 0
+
+
+class AskedThere(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """A TakeOver was passed on to `broker`, where the client was; that one answers."""
+
+    journey: Journey
+    broker: BrokerId
+
+
+class TakenOver(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """The client that entered so has no other connection, and the will of none is under way."""
+
+    journey: Journey
 
 
 class Several(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -343,6 +371,9 @@ Control = (
     | Refused
     | Ended
     | Register
+    | TakeOver
+    | AskedThere
+    | TakenOver
     | Several
     | Sought
     | Known

@@ -179,6 +179,7 @@ class Session(Delivery):
     __slots__ = (
         "_received",
         "_unsettled",
+        "_unsettled_wills",
         "_will",
         "arriving_us",
         "at_settled",
@@ -190,6 +191,7 @@ class Session(Delivery):
         "going",
         "had",
         "is_remembered",
+        "is_taking_over",
         "left_us",
         "moved_us",
         "published",
@@ -231,8 +233,12 @@ class Session(Delivery):
         # Of its client's QoS 2 publications, None until there is one: see `received`, `unsettled`.
         self._received: set[int] | None = None
         self._unsettled: dict[int, Owed] | None = None
+        # How many wills of it are under way.
+        self._unsettled_wills = 0
         # Whether it has such where it was: what its client publishes here would overtake them.
         self.waits_to_publish = False
+        # Whether its client may still be connected at another broker (see `takeovers`).
+        self.is_taking_over = False
         # Who wants to know that there are none of both any more.
         self.at_settled: Callable[[], None] | None = None
         # Where messages go while the session moves between brokers (see `roaming`).
@@ -312,7 +318,21 @@ class Session(Delivery):
     @property
     def is_settled(self) -> bool:
         """Whether nothing that its client published, here or where it was, is under way."""
-        return not (self._unsettled or self.waits_to_publish)
+        return not (self._unsettled or self._unsettled_wills or self.waits_to_publish)
+
+    @property
+    def holds_publications(self) -> bool:
+        """Whether what its client publishes must wait for what it left elsewhere."""
+        return self.waits_to_publish or self.is_taking_over
+
+    def owe_will(self) -> None:
+        """A will of its client was published, and is not settled."""
+        self._unsettled_wills += 1
+
+    def will_is_settled(self) -> None:
+        """A will of its client is settled."""
+        self._unsettled_wills -= 1
+        self._look_whether_settled()
 
     def settled(self, packet_id: int) -> None:
         """What its client published under that identifier is settled."""

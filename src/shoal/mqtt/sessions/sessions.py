@@ -73,6 +73,8 @@ class Sessions:
         self.may_leave: Callable[[Session, Will], bool] = lambda session, will: True
         # Hears that a session ends, in a network.
         self.at_end: Callable[[Session, int], None] | None = None
+        # Hears of each will that is published, in a network.
+        self.at_will: Callable[[Session, Message], None] | None = None
         self._sessions: dict[str, Session] = {}
         self.lacking = Lacking()
         # Is told what outlives its connection, if there is one.
@@ -284,4 +286,7 @@ class Sessions:
         if self.journal is not None:
             self.journal.will_is_gone(session)
         if self.may_leave(session, will):
-            self._publish(message_of_will(will, session.client_id, now_us), now_us)
+            message = message_of_will(will, session.client_id, now_us)
+            self._publish(message, now_us)
+            if self.at_will is not None:
+                self.at_will(session, message)

@@ -13,6 +13,7 @@ import msgspec
 from shoal.model import BrokerId
 from shoal.mqtt.federation.controls import Control, Entered, SessionState
 from shoal.mqtt.federation.roaming.giving import Giving
+from shoal.mqtt.federation.roaming.takeovers import drop_if_late
 from shoal.mqtt.federation.roaming.whereabouts.homes import Home
 from shoal.mqtt.sessions.session import Session
 from shoal.mqtt.sessions.sessions import Sessions
@@ -68,6 +69,7 @@ class LettingGo:
             if move.target[0] != control.broker:
                 self.over(session, now_us)
         else:
+            drop_if_late(session, control.at_us, now_us)
             let_go = self._sessions.let_go(session.client_id, now_us)
             if let_go is not None:
                 self._sessions.replace(let_go, now_us)

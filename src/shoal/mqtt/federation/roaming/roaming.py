@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from functools import partial
 
+import msgspec
+
 from shoal.model import BrokerId
 from shoal.mqtt.access import ANOTHER_USERS, Admission
 from shoal.mqtt.codec.packets import Connect
@@ -22,6 +24,7 @@ from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.door.network import EVERY_BROKER, Door
 from shoal.mqtt.federation.controls import (
     Adopted,
+    AskedThere,
     Control,
     Declined,
     Departed,
@@ -41,6 +44,8 @@ from shoal.mqtt.federation.controls import (
     Several,
     Sought,
     Taken,
+    TakenOver,
+    TakeOver,
     encode_control,
 )
 from shoal.mqtt.federation.granting import Granting
@@ -54,6 +59,7 @@ from shoal.mqtt.federation.roaming.questions import ASKING_TIMER
 from shoal.mqtt.federation.roaming.receipts import Receipts
 from shoal.mqtt.federation.roaming.redirecting import REDIRECTED_TIMER, Redirecting
 from shoal.mqtt.federation.roaming.starting import Starting
+from shoal.mqtt.federation.roaming.takeovers import TAKEOVER_TIMER, Takeovers
 from shoal.mqtt.federation.roaming.whereabouts.homes import Home, Homes
 from shoal.mqtt.federation.roaming.whereabouts.listing import Listing
 from shoal.mqtt.federation.roaming.whereabouts.registering import Registry
@@ -103,6 +109,9 @@ class Roaming:
             broker_id, sessions, subscriptions, door, timers, self._stay, self._gone
         )
         self._letting_go = LettingGo(broker_id, sessions, self.giving, self._say)
+        self.takeovers = Takeovers(
+            broker_id, sessions, self.giving, door, timers, self._say, self._place
+        )
         send_item = self.giving.send_item
         self.arriving = Arriving(
             broker_id, sessions, subscriptions, door, timers, spreading, send_item
@@ -140,24 +149,44 @@ class Roaming:
         self.fetching.begin((client_id, at_us), home, connection, admission, now_us)
         return True
 
-    def entered(self, session: Session, now_us: int) -> None:
-        """A client was let in."""
+    def entered(self, session: Session, now_us: int, *, is_connected: bool = False) -> None:
+        """A client was let in, or a session alone has come."""
         client_id = session.client_id
         self.redirecting.end(client_id, now_us)
         is_here = self._entered.get(client_id) == (session.entered_us, self._broker_id)
         is_kept = session.expiry_interval_s > 0
         is_here = is_here and is_kept and self.giving.get(client_id) is None
         if not is_here or not self.telling.comes_back(client_id, session.entered_us, now_us):
-            self._announce(session, now_us)
+            self._announce(session, now_us, is_connected=is_connected)
 
-    def _announce(self, session: Session, now_us: int) -> None:
+    def _announce(self, session: Session, now_us: int, *, is_connected: bool = False) -> None:
         """Say that a client is here, later than anybody has said that it is elsewhere."""
         client_id = session.client_id
+        has_come = session.arriving_us is not None
+        former = self._place(client_id, self._broker_id)
         is_known = self.homes.entry(client_id) is not None
         self.homes.pop(client_id)
         session.entered_us = self._stamp(client_id, now_us)
         session.began_us = session.began_us or session.entered_us
-        self.telling.entered(self.telling.about(session), now_us, is_known=is_known)
+        about = self.telling.about(session)
+        brokers = self._brokers_to_ask(client_id, former, now_us)
+        if is_connected and brokers and not has_come:
+            is_asked = former is None
+            if is_asked:
+                about = msgspec.structs.replace(about, asks=brokers[0])
+            self.takeovers.begin(session, brokers, now_us, is_asked=is_asked)
+        self.telling.entered(about, now_us, is_known=is_known)
+
+    def _brokers_to_ask(
+        self, client_id: str, former: BrokerId | None, now_us: int
+    ) -> list[BrokerId]:
+        """Who may know a client's connection elsewhere; none where this broker knows of none."""
+        registrars = self.telling.registrars(client_id)
+        is_sure = self._broker_id in registrars and not self.starting.unheard(now_us)
+        if former is None and is_sure:
+            return []
+        others = [each for each in registrars if each not in (self._broker_id, former)]
+        return others if former is None else [former, *others]
 
     def going(self, client_id: str) -> BrokerId | None:
         """Where a client's session was sent, or is after that; None if it was not sent anywhere."""
@@ -228,6 +257,7 @@ class Roaming:
     def met(self, control: Hello | Here, now_us: int) -> None:
         """A broker says that it is there; with Hello, that it begins."""
         self.telling.met(control.broker, control.features)
+        self.takeovers.heard_of(control.broker)
         if isinstance(control, Here):
             self.starting.met(control, now_us)
         if isinstance(control, Hello):
@@ -247,6 +277,8 @@ class Roaming:
             self.fetching.questions.due(journey[0], now_us)
         elif kind == GIVING_TIMER:
             self.giving.due(journey, now_us)
+        elif kind == TAKEOVER_TIMER:
+            self.takeovers.due(journey, now_us)
         elif kind == REDIRECTED_TIMER:
             self.redirecting.end(journey[0], now_us)
         else:
@@ -268,12 +300,21 @@ class Roaming:
         """Another broker's MQTT side says something about a client."""
         if isinstance(control, Entered | Ended | Settling | Offer | Departed):
             self.fetching.heard_of(control.broker, now_us)
+            self.takeovers.heard_of(control.broker)
         match control:
             case Entered():
+                self._take_over(control, now_us)
                 self._on_entered(control, now_us)
             case Refused(journey):
                 self._on_refused(journey, now_us)
+            case TakeOver():
+                self.takeovers.asked(control, now_us)
+            case AskedThere(journey, broker):
+                self.takeovers.asked_there(journey, broker)
+            case TakenOver(journey):
+                self.takeovers.taken_over(journey)
             case Register(entered):
+                self._take_over(entered, now_us)
                 self._registered(entered, now_us)
             case Several(controls, parts=0):
                 for each in controls:
@@ -310,6 +351,12 @@ class Roaming:
                 self._receipts.answer(control, now_us)
             case Adopted() | Declined() | Taken():
                 self.giving.hear(control, now_us)
+
+    def _take_over(self, control: Entered, now_us: int) -> None:
+        """If this broker is asked to: end the client's connection wherever it was."""
+        if control.asks == self._broker_id:
+            question = TakeOver(control.client_id, control.at_us, control.broker, control.user)
+            self.takeovers.asked(question, now_us)
 
     def _on_entered(self, control: Entered, now_us: int, *, is_listed: bool = False) -> None:
         client_id, stamp = control.client_id, (control.at_us, control.broker)
@@ -380,6 +427,16 @@ class Roaming:
                 self._say(place, control, now_us)
         self.registry.put(control)
 
+    def _place(self, client_id: str, asking: BrokerId) -> BrokerId | None:
+        """Where a client was before it connected at the broker that asks, as far as is known."""
+        _, entered = self._entered.get(client_id, (0, None))
+        if client_id in self._sessions and asking != self._broker_id:
+            return self._broker_id
+        for place in (self.registry.place(client_id), self.homes.get(client_id), entered):
+            if place not in (None, asking, self._broker_id):
+                return place
+        return None
+
     def _on_refused(self, journey: Journey, now_us: int) -> None:
         client_id, at_us = journey
         if self.fetching.journey(client_id) == journey:
@@ -436,4 +493,6 @@ class Roaming:
             self.arriving.make(state, waiting, given, now_us)
         elif given is not None:
             self._stay(given, now_us)
+        else:
+            self.takeovers.has_not_answered(waiting.home)
         waiting.connection.go_on(waiting.admission, now_us)

@@ -140,7 +140,12 @@ class Telling:
         return bool(self._met) and not self._not_reading
 
     def _registrars(self, client_id: str) -> tuple[BrokerId, ...]:
+        """The brokers that know where a client is whose session ends with its connection."""
         return registrars(client_id, (self._broker_id, *self._met))
+
+    def registrars(self, client_id: str) -> tuple[BrokerId, ...]:
+        """The brokers that know where a client is; none while this broker has met no other."""
+        return self._registrars(client_id) if self._met else ()
 
     # --- what happens here --------------------------------------------------------------------
 
