@@ -52,6 +52,7 @@ from shoal.runtime.operations.exceptions import Exceptions
 from shoal.runtime.operator import Operator
 from shoal.runtime.parts import journal_files, places, servers, spools, trace_writer
 from shoal.runtime.questions import Questions
+from shoal.runtime.reloading import People, changes
 from shoal.runtime.storage.clock_file import ClockFile
 from shoal.runtime.storage.overlay_file import Overlay
 from shoal.runtime.tls.certificates import Certificates
@@ -75,6 +76,8 @@ class BrokerService:
         self.network = network
         self.section = network.broker(name)
         self.listening: dict[str, Address] = {}
+        # What the last reload has changed, in words.
+        self.changed: list[str] = []
         self._started_s = time.monotonic()
         self.exceptions = Exceptions()
         system = SYSTEMS[network.system]
@@ -234,22 +237,26 @@ class BrokerService:
     def reload(self, network: Network) -> list[str]:
         """Take over users, operators, rules, origins, limits and certificates of the file as it is.
 
-        What else has changed is named: it takes a restart.  TlsError, AccessError when files
-        cannot be used; nothing is changed then.
+        `changed` says then what that was; the keys that differ besides are returned: they take a
+        restart.  TlsError, AccessError when files cannot be used; nothing is changed then.
         """
         # All is tried before anything is changed.
         access = NetworkAccess(network.access)
-        changed = self._certificates.renewable(network)
-        if "admin" in changed:
+        tables = self._certificates.renewable(network)
+        before, people = self.network, self._people
+        if "admin" in tables:
             self._admin_access.renew(network.admin)
-        self._certificates.renew(changed)
-        changed |= {"access": network.access, "limits": network.limits}
-        before, self._access = self._access, access
-        self.door.renew(
-            network.limits, access, lambda credentials: before.agrees(access, credentials)
-        )
-        self.network = msgspec.structs.replace(self.network, **changed)
+        self._certificates.renew(tables)
+        tables |= {"access": network.access, "limits": network.limits}
+        former, self._access = self._access, access
+        self.door.renew(network.limits, access, partial(former.renewed, access))
+        self.network = msgspec.structs.replace(self.network, **tables)
+        self.changed = changes(before, self.network, people, self._people)
         return changed_keys(self.network, network)
+
+    @property
+    def _people(self) -> People:
+        return People(self._access.users, self._admin_access.operators)
 
     def _has_left(self) -> None:
         self._overlay.forget()

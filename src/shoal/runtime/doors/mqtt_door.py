@@ -18,7 +18,7 @@ from shoal.broker.custody import Custody, is_assured
 from shoal.broker.effects import Deliver, Requested
 from shoal.broker.messages import Advertise, Message, Publish
 from shoal.model import BrokerId, ClientId
-from shoal.mqtt.access import Credentials
+from shoal.mqtt.access import Credentials, Permissions
 from shoal.mqtt.broker_clients import BrokerClients
 from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.connection.connection import Connection
@@ -180,11 +180,14 @@ class MqttDoor:
         self.node.schedule_flush()
 
     def renew(
-        self, limits: Limits, access: LateAccess, stays: Callable[[Credentials], bool]
+        self,
+        limits: Limits,
+        access: LateAccess,
+        permissions: Callable[[Credentials], Permissions | None],
     ) -> None:
         """From now on these hold (see `BrokerClients.renew`)."""
         self._waiting.access = access
-        self.carry_out(self.clients.renew(limits, access, stays, self.node.clock.now_us()))
+        self.carry_out(self.clients.renew(limits, access, permissions, self.node.clock.now_us()))
         self.node.schedule_flush()
 
     def stop_listening(self) -> None:

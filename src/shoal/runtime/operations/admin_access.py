@@ -58,11 +58,11 @@ class AdminAccess:
 
     def renew(self, section: AdminSection) -> None:
         """As the section is now; AccessError changes nothing."""
-        users = read_users(section.passwords, "admin.passwords")
+        self.operators = read_users(section.passwords, "admin.passwords")
         self._is_open = not section.knows_operators
         self._is_guarded = section.is_guarded
         self._orders = section.orders
-        self._checks = PasswordChecks(partial(check_password, users))
+        self._checks = PasswordChecks(partial(check_password, self.operators))
         self._secret = secrets.token_bytes(32)
         self._right: set[bytes] = set()
 
