@@ -39,6 +39,8 @@ COMMANDS = {
     "leave": "Take a broker out of a live network.",
     "move": "Send a client of a live network to another broker.",
     "drain": "Send all clients of a live broker to others.",
+    "sessions": "List the sessions of a live network, or delete one.",
+    "retained": "List retained messages of a live network, or delete them.",
     "undrain": "Let a live broker take clients in again.",
     "rearrange": "Have brokers of a live ring change places, or stay.",
     "plan": "Say who sits where in an overlay, by round trips and rates.",

@@ -53,6 +53,7 @@ from shoal.runtime.operator import Operator
 from shoal.runtime.parts import journal_files, places, servers, spools, trace_writer
 from shoal.runtime.questions import Questions
 from shoal.runtime.reloading import People, changes
+from shoal.runtime.retained import Retained
 from shoal.runtime.storage.clock_file import ClockFile
 from shoal.runtime.storage.overlay_file import Overlay
 from shoal.runtime.tls.certificates import Certificates
@@ -158,8 +159,9 @@ class BrokerService:
             self._has_left,
             network.no_joiners,
         )
-        self.operator = Operator(self.door, self.leaving)
-        questions = Questions(self.door, network.json).by_name
+        retained = Retained(self.door)
+        self.operator = Operator(self.door, self.leaving, retained)
+        questions = {**Questions(self.door, network.json).by_name, "retained": retained.page}
         notices = self.door.clients.statistics.notices
         self._admin_access = AdminAccess(
             network.admin, self.section.hosts(), notices, self.node.schedule_flush
