@@ -106,7 +106,7 @@ def _watch(
         while True:
             statuses = ask()
             console.clear()
-            console.print(f"{datetime.now():%H:%M:%S}", highlight=False)
+            console.print(f"{network.name}, {datetime.now():%H:%M:%S}", highlight=False)
             _show(console, network, statuses, has_details=has_details)
             time.sleep(every_s)
     except (KeyboardInterrupt, BrokenPipeError):
