@@ -39,6 +39,7 @@ COMMANDS = {
     "leave": "Take a broker out of a live network.",
     "move": "Send a client of a live network to another broker.",
     "drain": "Send all clients of a live broker to others.",
+    "top": "Say which clients, topics and filters of a live network are heavy.",
     "sessions": "List the sessions of a live network, or delete one.",
     "retained": "List retained messages of a live network, or delete them.",
     "undrain": "Let a live broker take clients in again.",

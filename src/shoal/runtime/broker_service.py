@@ -46,8 +46,9 @@ from shoal.runtime.links.peer_settings import PeerSettings
 from shoal.runtime.links.probing import Probes
 from shoal.runtime.network_file import Network, changed_keys
 from shoal.runtime.node import Node
-from shoal.runtime.operations.admin import AdminServer
+from shoal.runtime.operations.admin import AdminServer, Page
 from shoal.runtime.operations.admin_access import AdminAccess
+from shoal.runtime.operations.discovery import targets
 from shoal.runtime.operations.exceptions import Exceptions
 from shoal.runtime.operator import Operator
 from shoal.runtime.parts import journal_files, places, servers, spools, trace_writer
@@ -161,7 +162,12 @@ class BrokerService:
         )
         retained = Retained(self.door)
         self.operator = Operator(self.door, self.leaving, retained)
-        questions = {**Questions(self.door, network.json).by_name, "retained": retained.page}
+        questions: dict[str, Page] = {
+            **Questions(self.door, network.json).by_name,
+            "retained": retained.page,
+            "top": self.door.traffic.heaviest,
+            "prometheus/targets": self._targets,
+        }
         notices = self.door.clients.statistics.notices
         self._admin_access = AdminAccess(
             network.admin, self.section.hosts(), notices, self.node.schedule_flush
@@ -200,6 +206,10 @@ class BrokerService:
         for stranger in self.network.strangers(where.name for where in self.directory.places):
             _log.warning("a parameter names a broker that is not there", extra={"what": stranger})
         _log.info("started", extra={key: str(where) for key, where in self.listening.items()})
+
+    async def _targets(self, _query: Mapping[str, str]) -> list[dict[str, Any]]:
+        own = self.listening.get("admin")
+        return targets(self.network, self.directory.places, self.node.id, own)
 
     def _others(self) -> list[BrokerId]:
         """The other brokers of the network that take clients in, as this one does."""
@@ -394,6 +404,7 @@ class BrokerService:
                 "queued_bytes": self.door.clients.backlog.bytes,
                 "queues_are_full": self.door.clients.backlog.is_full,
             },
+            "latency": self.door.traffic.latencies.status(self.node.clock.now_us()),
             "exceptions": self.exceptions.status(),
             "journal": self.door.journal.status if self.door.journal is not None else None,
             "couriers": self.couriers.status(),

@@ -46,6 +46,7 @@ from shoal.runtime.storage.journal_files import JournalFiles, Sync
 from shoal.runtime.storage.journal_writer import JournalWriter
 from shoal.runtime.tls.contexts import certified_names
 from shoal.runtime.tls.listener import Listener, listen
+from shoal.runtime.traffic.watch import Traffic
 
 _MICROSECONDS = 1_000_000
 # What is delivered before the loop is through with what is ready: who must wait for readers is
@@ -89,6 +90,7 @@ class MqttDoor:
             json=json,
         )
         self._audit = Audit(node.clock.now_us)
+        self.traffic = Traffic(self.clients, json, node.clock.now_us())
         self._publishers = publishers
         self._delivered: list[Deliver] = []
         self.journal = JournalWriter(node, self.clients, files, sync) if files else None
@@ -401,6 +403,8 @@ class MqttDoor:
             self._audit.write(self.clients.statistics.notices)
         if self.clients.backlog.is_full != self._is_full:
             self._tell_of_queues()
+        if now_us >= self.traffic.due_us:
+            self.traffic.look(now_us)
         if now_us >= self._slow_readers.due_us:
             self._slow_readers.see(self.clients.patience.behind, self._sockets, now_us)
         self._waiting.read_on()

@@ -11,6 +11,8 @@
 | /why | what the broker knows of a publication and a client that may get it |
 | /onward | where a publication goes from the broker; `shoal why` follows it from one to the next |
 | /retained | what is retained on topics that a `filter` matches, a page of it; no payloads |
+| /top | who publishes most, to which topics, and which filters cost most, by samples |
+| /prometheus/targets | the brokers, those that joined among them, as `http_sd_config` reads it |
 | /survey | what a planner has to know of its system; `shoal plan dynatops --network` asks |
 | /leave | by POST: the broker begins to leave its network, 202; 409 and why if it cannot |
 | /move | by POST, `client` and `broker` in the query: 202 when it is there; 409 and why not |
@@ -56,7 +58,7 @@ Status = Callable[[], Mapping[str, Any]]
 # What is missing until the broker is ready; nothing when it is.
 Missing = Callable[[], list[str]]
 # A page of the answer to a question, by the query.
-Page = Callable[[Mapping[str, str]], Awaitable[Mapping[str, Any]]]
+Page = Callable[[Mapping[str, str]], Awaitable[Mapping[str, Any] | list[dict[str, Any]]]]
 # Does what the operator asks for, by the query and who it is (OPERATOR); why not, or nothing.
 Order = Callable[[Mapping[str, str]], Awaitable[str]]
 Answer = Callable[[Request], Awaitable[Response]]
@@ -129,7 +131,7 @@ def admin_app(
             page = await questions[request.url.path.removeprefix("/")](request.query_params)
         except ValueError as error:
             return JSONResponse({"problem": str(error)}, 400)
-        return JSONResponse(dict(page))
+        return JSONResponse(page if isinstance(page, list) else dict(page))
 
     async def metrics(request: Request) -> Response:
         return Response(render(figures), media_type=CONTENT_TYPE_LATEST)

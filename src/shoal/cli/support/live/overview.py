@@ -62,6 +62,7 @@ def footnotes(statuses: Statuses) -> Iterator[str]:
     if free:
         least = min(free, key=lambda name: free[name])
         yield f"free on their disks: {decimal(free[least])} at least ({least})"
+    yield from _latency(statuses)
     refused = {
         name: sum(row["count"] for row in (found or {}).get("mqtt", {}).get("refusals", ()))
         for name, found in statuses.items()
@@ -69,6 +70,28 @@ def footnotes(statuses: Statuses) -> Iterator[str]:
     if any(refused.values()):
         words = ", ".join(f"{name} {count:,}" for name, count in refused.items() if count)
         yield f"refused since they started: {words} (--details says what)"
+
+
+def _latency(statuses: Statuses) -> Iterator[str]:
+    """How long deliveries take at the broker where they take longest."""
+    found = {
+        name: latency
+        for name, status in statuses.items()
+        if (latency := ((status or {}).get("latency") or {}).get("here"))
+        and latency["p99_s"] is not None
+    }
+    if found:
+        slowest = max(found, key=lambda name: found[name]["p99_s"])
+        words = latency_words(found[slowest])
+        yield f"delivery to clients of the same broker: {words} at most ({slowest})"
+
+
+def latency_words(found: Mapping[str, Any]) -> str:
+    """
+    >>> latency_words({"p50_s": 0.0004, "p99_s": 0.012})
+    'p50 0.4 ms, p99 12 ms'
+    """
+    return ", ".join(f"{key[:3]} {1e3 * found[key]:.2g} ms" for key in ("p50_s", "p99_s"))
 
 
 def details(console: Console, statuses: Statuses, records: Mapping[str, type]) -> None:
@@ -124,6 +147,10 @@ def _about(found: Mapping[str, Any], records: Mapping[str, type]) -> Iterator[tu
         yield "clients", ", ".join(words)
     if queued := mqtt.get("queued_bytes"):
         yield "waiting", decimal(queued)
+    latency = found.get("latency") or {}
+    for where, whose in (("here", "of this broker"), ("elsewhere", "of others, by their clocks")):
+        if (each := latency.get(where)) and each["p99_s"] is not None:
+            yield "delivery", f"{latency_words(each)} ({whose})"
     if journal := found.get("journal"):
         yield "on disk", decimal(journal["bytes"])
     rows = mqtt.get("refusals", ())
