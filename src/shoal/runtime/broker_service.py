@@ -30,7 +30,7 @@ from shoal.mqtt.reception import QUEUES_ARE_FULL
 from shoal.overlays.registry import SYSTEMS
 from shoal.runtime.addresses import Address
 from shoal.runtime.doors.entry.access import NetworkAccess
-from shoal.runtime.doors.mqtt_door import MqttDoor
+from shoal.runtime.doors.mqtt_door import MqttDoor, Permitted
 from shoal.runtime.doors.publishers import LivePublishers
 from shoal.runtime.doors.sockets.mqtt_socket import MqttSocket
 from shoal.runtime.doors.sockets.websocket import WebSocket, is_same_host
@@ -258,10 +258,14 @@ class BrokerService:
         before, people = self.network, self._people
         if "admin" in tables:
             self._admin_access.renew(network.admin)
+        authorities = self._certificates.authorities
         self._certificates.renew(tables)
         tables |= {"access": network.access, "limits": network.limits}
         former, self._access = self._access, access
-        self.door.renew(network.limits, access, partial(former.renewed, access))
+        permissions: Permitted = partial(former.renewed, access)
+        if self._certificates.authorities.lacks_some_of(authorities):
+            permissions = self.door.certified(self._certificates.authorities.signed, permissions)
+        self.door.renew(network.limits, access, permissions)
         self.network = msgspec.structs.replace(self.network, **tables)
         self.changed = changes(before, self.network, people, self._people)
         return changed_keys(self.network, network)

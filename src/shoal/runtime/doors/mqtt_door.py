@@ -54,6 +54,8 @@ _MICROSECONDS = 1_000_000
 MOST_DELIVERED = 1_000
 # How long a unit of work takes (see `TURN` in `mqtt.connection.serving`).
 WORK_US = 15
+# What a client may do, None if it is to be closed.
+Permitted = Callable[[Credentials], Permissions | None]
 
 _log = logging.getLogger(__name__)
 
@@ -185,12 +187,26 @@ class MqttDoor:
         self,
         limits: Limits,
         access: LateAccess,
-        permissions: Callable[[Credentials], Permissions | None],
+        permissions: Permitted,
     ) -> None:
         """From now on these hold (see `BrokerClients.renew`)."""
         self._waiting.access = access
         self.carry_out(self.clients.renew(limits, access, permissions, self.node.clock.now_us()))
         self.node.schedule_flush()
+
+    def certified(self, is_trusted: Callable[[bytes], bool], permissions: Permitted) -> Permitted:
+        """As `permissions`, but for clients whose certificates are not trusted any more."""
+
+        def permitted(credentials: Credentials) -> Permissions | None:
+            connection = self.clients.connection(credentials.client_id)
+            if credentials.certificate is not None and connection is not None:
+                socket = self._sockets.get(connection)
+                shown = None if socket is None else socket.certificate()
+                if shown is not None and not is_trusted(shown):
+                    return None
+            return permissions(credentials)
+
+        return permitted
 
     def stop_listening(self) -> None:
         """Take nobody in any more."""
