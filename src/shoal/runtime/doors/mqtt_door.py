@@ -92,7 +92,7 @@ class MqttDoor:
             json=json,
         )
         self._audit = Audit(node.clock.now_us)
-        self.traffic = Traffic(self.clients, json, node.clock.now_us())
+        self.traffic = Traffic(self.clients, json, node.clock.now_us)
         self._publishers = publishers
         self._delivered: list[Deliver] = []
         self.journal = JournalWriter(node, self.clients, files, sync) if files else None

@@ -10,7 +10,7 @@ most a hundredth of the broker's time.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from shoal.language import format_filter
@@ -26,7 +26,9 @@ from shoal.runtime.traffic.latency import ELSEWHERE, HERE, Latencies
 # Looks are so far apart, and filters are asked for at most this share of the time.
 LOOK_US, MOST_SHARE = 2_000, 0.01
 # Larger messages are not read once more; so many topic filters and filters of each are asked.
-LONGEST, MOST_LEAVES, MOST_ASKED = 65_536, 64, 16
+LONGEST, MOST_LEAVES, MOST_ASKED = 16_384, 64, 16
+# And no longer than that before others have their turn.
+MOST_ASKING_S = 0.002
 # Longer keys are cut.
 MOST_CHARACTERS = 200
 SHOWN = 50
@@ -42,7 +44,10 @@ KINDS: Mapping[str, tuple[str, ...]] = {
 class Traffic:
     """One broker's; `due_us` is when `look` is to be called again."""
 
-    def __init__(self, clients: BrokerClients, json: Json, now_us: int) -> None:
+    def __init__(self, clients: BrokerClients, json: Json, clock: Callable[[], int]) -> None:
+        """`clock` is the broker's, in µs."""
+        now_us = clock()
+        self._clock = clock
         self.latencies = Latencies()
         self.due_us = now_us
         self._clients = clients
@@ -79,7 +84,7 @@ class Traffic:
 
     async def heaviest(self, _query: Mapping[str, str]) -> dict[str, Any]:
         """The heaviest clients, topics and filters, a second, by each measure."""
-        now_us = self.due_us
+        now_us = self._clock()
         return {
             kind: {
                 by: [
@@ -111,6 +116,8 @@ class Traffic:
         size = len(message.payload)
         leaves = self._clients.subscriptions.asked(message.topic, MOST_ASKED)
         for _, (plain, asked, among) in zip(range(MOST_LEAVES), leaves, strict=False):
+            if time.perf_counter() - began > MOST_ASKING_S:
+                break
             if plain is not None:
                 self._add("filters", plain.topic_filter, weight * among, size, now_us)
                 continue
