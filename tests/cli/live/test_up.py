@@ -200,6 +200,17 @@ links = [["B1", "B2"]]
 [[brokers]]
 name = "B1"
 peers = "127.0.0.1:7001"
+[[brokers]]
+name = "B2"
+peers = "127.0.0.1:7002"
+"""
+# With all listeners that an operator would miss.
+WHOLE_FILE = """
+name = "n"
+links = [["B1", "B2"]]
+[[brokers]]
+name = "B1"
+peers = "127.0.0.1:7001"
 mqtt = "127.0.0.1:1883"
 admin = "127.0.0.1:8081"
 [[brokers]]
@@ -217,7 +228,7 @@ def test_check_says_which_names_have_no_effect(
 ) -> None:
     path = tmp_path / "network.toml"
     rules = "[self_organising]\nforbidden = [['B1', 'B22']]"
-    path.write_text(f"system = 'self_organising'\n{FILE}{rules}")
+    path.write_text(f"system = 'self_organising'\n{WHOLE_FILE}{rules}")
     code, text = run(capsys, "check", str(path))
     assert code == 0
     assert "self_organising.forbidden: no broker 'B22'; it has no effect unless one" in text
@@ -225,7 +236,7 @@ def test_check_says_which_names_have_no_effect(
 
 def test_check_says_what_is_wrong_where(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "network.toml"
-    path.write_text(FILE)
+    path.write_text(WHOLE_FILE)
     assert run(capsys, "check", str(path)) == (
         0,
         f"{path}: brokers 2, links 1, system tree: nothing wrong\n"
@@ -233,22 +244,22 @@ def test_check_says_what_is_wrong_where(tmp_path: Path, capsys: pytest.CaptureFi
         "time, with content filters of 4,096 bytes and 1,000 tests together; [limits] changes "
         "that\n",
     )
-    path.write_text("plain_links = true\n" + FILE.replace("127.0.0.1:7002", "0.0.0.0:7002"))
+    path.write_text("plain_links = true\n" + WHOLE_FILE.replace("127.0.0.1:7002", "0.0.0.0:7002"))
     assert (
         "warning: brokers[1].peers: other brokers connect to 0.0.0.0:7002"
         in run(capsys, "check", str(path))[1]
     )
-    path.write_text(f"zzz = 1\n{FILE}")
+    path.write_text(f"zzz = 1\n{WHOLE_FILE}")
     code, text = run(capsys, "check", str(path))
     assert "zzz: unknown key; known here: name, brokers" in text
     assert "trace, costs, tree, grape, pop, bluedove" in text
-    path.write_text(FILE.replace('"B2"]', '"B7"]').replace("7002", "7001"))
+    path.write_text(WHOLE_FILE.replace('"B2"]', '"B7"]').replace("7002", "7001"))
     code, text = run(capsys, "check", str(path))
     assert code == 2
     assert "links[0]: no broker 'B7'" in text
     assert "brokers[1].peers: 127.0.0.1:7001 is brokers[0].peers already" in text
     assert text.endswith("all keys: docs/reference/network-file.md\n")
-    path.write_text(FILE.replace("links", "linsk"))
+    path.write_text(WHOLE_FILE.replace("links", "linsk"))
     assert run(capsys, "check", str(path)) == (
         2,
         f"shoal: {path}: linsk: unknown key; did you mean links? "
@@ -377,7 +388,7 @@ def test_a_journal_that_cannot_be_read_is_named(
 
 def test_what_a_user_gets_wrong_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "network.toml"
-    path.write_text(re.sub("admin = .*", "", FILE))
+    path.write_text(FILE)
     not_text = tmp_path / "not-text"
     not_text.write_bytes(b"\xff\xfe")
     wrong = [
