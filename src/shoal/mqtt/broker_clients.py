@@ -82,8 +82,6 @@ class BrokerClients:
         self.limits = limits
         self.statistics = Statistics(now_us)
         self.touched: list[Connection] = []
-        # What was published last.
-        self._last: Message | None = None
         # What came for a session and cannot be kept, in words; whoever logs it takes it out.
         self.problems: list[str] = []
         # Whether the driver wants nothing taken from any client for now, and what waits meanwhile.
@@ -395,7 +393,7 @@ class BrokerClients:
         In a network that is not known, and what it said counts as wanted.
         """
         self.statistics.publications_received += 1
-        self._last = message
+        self.statistics.published = message
         if message.retain:
             self.retained.date(message)
         if self.door is not None and self.federation is not None:
@@ -412,18 +410,8 @@ class BrokerClients:
             self.publish(message, now_us)
         else:
             self.statistics.publications_received += 1
-            self._last = message
+            self.statistics.published = message
             self._fan_out.gather(message, now_us)
-
-    def take_routed(self) -> Message | None:
-        """One of the messages that were routed to clients last; each once."""
-        last, self._fan_out.last = self._fan_out.last, None
-        return last
-
-    def take_published(self) -> Message | None:
-        """The message that a client of this broker published last; each once."""
-        last, self._last = self._last, None
-        return last
 
     def settle(self) -> None:
         """Deliver what was published, before anything else happens."""

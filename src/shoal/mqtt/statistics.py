@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from shoal.mqtt.limits import MICROSECONDS
+from shoal.mqtt.messages import Message
 from shoal.mqtt.notices import Notices
 
 PREFIX = "$SYS/broker/"
@@ -28,7 +29,9 @@ class Statistics:
         "publications_dropped",
         "publications_received",
         "publications_refused",
+        "published",
         "retained",
+        "routed",
         "sessions",
         "started_us",
         "subscriptions",
@@ -45,6 +48,10 @@ class Statistics:
         self.publications_dropped = 0
         self.deliveries = 0
         self.protocol_errors = 0
+        # One of the messages that clients of this broker published last, and one of those that were
+        # routed to its clients; who looks at them now and then puts None there.
+        self.published: Message | None = None
+        self.routed: Message | None = None
         # What was refused, by reason, and what an operator should know.
         self.notices = Notices()
         # How many there are now.

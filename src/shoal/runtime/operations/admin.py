@@ -118,7 +118,8 @@ def admin_app(
             return JSONResponse({"problem": f"say so: X-Shoal: {name}"}, 403)
         said = {**request.query_params, OPERATOR: request.state.operator}
         where = str(Address(*request.client)) if request.client is not None else None
-        who, path = Party("", request.state.operator, where), request.url.path
+        client, operator = said.get("client", ""), request.state.operator
+        who, path = Party(client, operator, where), request.url.path
         change = ", ".join(f"{key}={text}" for key, text in request.query_params.items())
         access.note_order("ordered", who, path, change)
         problem = await orders[name](said)

@@ -64,8 +64,9 @@ class Traffic:
     def look(self, now_us: int) -> None:
         """Look at one of the messages that came last."""
         self.due_us = now_us + LOOK_US
-        statistics, clients = self._clients.statistics, self._clients
-        published, routed = clients.take_published(), clients.take_routed()
+        statistics = self._clients.statistics
+        published, routed = statistics.published, statistics.routed
+        statistics.published = statistics.routed = None
         count = statistics.publications_received - self._published
         deliveries = statistics.deliveries - self._delivered
         self._published = statistics.publications_received
