@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 from shoal.mqtt.limits import MICROSECONDS
-from shoal.mqtt.messages import Message
 from shoal.mqtt.notices import Notices
 
 PREFIX = "$SYS/broker/"
@@ -49,9 +48,9 @@ class Statistics:
         self.deliveries = 0
         self.protocol_errors = 0
         # One of the messages that clients of this broker published last, and one of those that were
-        # routed to its clients; who looks at them now and then puts None there.
-        self.published: Message | None = None
-        self.routed: Message | None = None
+        # routed to its clients; the driver looks at them now and then, and puts None there.
+        self.published: object = None
+        self.routed: object = None
         # What was refused, by reason, and what an operator should know.
         self.notices = Notices()
         # How many there are now.

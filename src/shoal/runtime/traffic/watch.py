@@ -71,10 +71,10 @@ class Traffic:
         deliveries = statistics.deliveries - self._delivered
         self._published = statistics.publications_received
         self._delivered = statistics.deliveries
-        if published is not None and count > 0:
+        if isinstance(published, Message) and count > 0:
             for kind, key in (("clients", published.publisher), ("topics", published.topic)):
                 self._add(kind, key, count, len(published.payload), now_us)
-        if routed is None or deliveries <= 0 or routed.topic[:1] == "$":
+        if not isinstance(routed, Message) or deliveries <= 0 or routed.topic[:1] == "$":
             return
         where = HERE if self._is_from_here(routed) else ELSEWHERE
         self.latencies.note(now_us - routed.published_us, where, deliveries, now_us)
