@@ -12,8 +12,8 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-# What a table's frame takes for each column, and once.
-_FRAME, _EDGE = 3, 1
+# What a table takes beside its texts for each column, and once: with a frame, and without.
+_FRAMED, _BARE = (3, 1), (2, 0)
 
 
 def show_rows(
@@ -59,9 +59,10 @@ def _fit(console: Console, table: Table) -> bool:
     sizes = []
     for column in table.columns:
         texts = [_text(console, each) for each in (column.header, *column.cells)]
-        found = [Measurement.get(console, console.options, each) for each in texts]
-        sizes.append((max(each.minimum for each in found), max(each.maximum for each in found)))
-    wanted = sum(widest for _, widest in sizes) + _FRAME * len(sizes) + _EDGE
+        found = [Measurement.get(console, console.options, text) for text in texts]
+        sizes.append((max(size.minimum for size in found), max(size.maximum for size in found)))
+    each, once = _BARE if table.box is None else _FRAMED
+    wanted = sum(widest for _, widest in sizes) + each * len(sizes) + once
     excess = max(0, wanted - console.width)
     by_slack = sorted(zip(table.columns, sizes, strict=True), key=lambda row: row[1][0] - row[1][1])
     for column, (narrowest, widest) in by_slack:
