@@ -16,12 +16,13 @@ shoal.typed_toml.TomlError: roads.toml: limit: unknown key; did you mean limit_k
 
 from __future__ import annotations
 
+import copy
 import difflib
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import inspect
@@ -86,20 +87,136 @@ def convert(
     `data` itself.
     """
 
-    def fail(path: str, problem: str) -> TomlError:
-        origin = OVERRIDE if any(_concerns(key, path) for key in overridden) else label
-        page = pages.get(re.split(r"[.\[]", path)[0], pages.get("", ""))
-        where = f" ({page})" if page else ""
-        return TomlError(": ".join(filter(None, (origin, _join(within, path), problem))) + where)
-
     kind = inspect.type_info(target)
+    found = _next_fault(data, target, kind, known)
+    if not isinstance(found, _Fault):
+        return found
+    origin = OVERRIDE if any(_concerns(key, found.path) for key in overridden) else label
+    raise TomlError(_said(found, origin, pages, within))
+
+
+class Draft(NamedTuple, Generic[T]):
+    """What could be read of a table, without what is at fault; None where too little is left.
+
+    `faults` name all that is at fault by its path, as `convert` does of the first.  `dropped` are
+    these paths, and those of keys that may be meant.  `is_whole`: no item of a list is gone.
+    """
+
+    value: T | None
+    faults: list[str]
+    dropped: set[str]
+    is_whole: bool
+
+
+def draft(
+    data: dict[str, Any],
+    target: type[T],
+    label: str,
+    known: Sequence[str] | None = None,
+    pages: Mapping[str, str] = {},
+    within: str = "",
+) -> Draft[T]:
+    """As `convert`, and goes on behind each fault without the key, or the table, that has it.
+
+    >>> class Road(msgspec.Struct, frozen=True):
+    ...     limit_kmh: int = 100
+    ...     lanes: int = 2
+    >>> found = draft({"limit": 50, "lanes": "two"}, Road, "roads.toml")
+    >>> found.value, *found.faults
+    (Road(limit_kmh=100, lanes=2), 'roads.toml: limit: unknown key; did you mean limit_kmh?', \
+'roads.toml: lanes: expected a whole number, got text')
+    """
+    left, kind = copy.deepcopy(data), inspect.type_info(target)
+    faults: dict[str, str] = {}
+    dropped: set[str] = set()
+    # The places that items of lists had at first, where some were dropped since.
+    places: dict[str, list[int]] = {}
+    while True:
+        found = _next_fault(left, target, kind, known)
+        if not isinstance(found, _Fault):
+            return Draft(found, list(faults.values()), dropped, not places)
+        path = _at_first(found.path, places)
+        dropped.add(path)
+        if meant := re.search(r"did you mean (\S+)\?$", found.problem):
+            dropped.add(_join(path.rpartition(".")[0], meant[1]))
+        # What was dropped is missing now; it is named already.
+        faults.setdefault(path, _said(_Fault(path, found.problem), label, pages, within))
+        # A struct's own check may name a key further below.
+        below = re.match(r"([\w.]+): ", found.problem)
+        if below and _drop(left, _join(found.path, below[1]), places, or_above=False):
+            continue
+        if not _drop(left, found.path, places):
+            return Draft(None, list(faults.values()), dropped, False)
+
+
+class _Fault(NamedTuple):
+    path: str
+    problem: str
+
+
+def _next_fault(
+    data: dict[str, Any], target: type[T], kind: inspect.Type, known: Sequence[str] | None
+) -> T | _Fault:
+    """The first fault of a table; if there is none, the table as a `target`."""
     problem = _first_problem(data, kind, "", known)
     if problem is not None:
-        raise fail(*problem)
+        return _Fault(*problem)
     try:
         return msgspec.convert(data, target)
     except msgspec.ValidationError as error:
-        raise fail(*_explain(str(error), data, kind)) from None
+        return _Fault(*_explain(str(error), data, kind))
+
+
+def _said(fault: _Fault, origin: str, pages: Mapping[str, str], within: str) -> str:
+    page = pages.get(re.split(r"[.\[]", fault.path)[0], pages.get("", ""))
+    where = f" ({page})" if page else ""
+    return ": ".join(filter(None, (origin, _join(within, fault.path), fault.problem))) + where
+
+
+def _drop(
+    data: dict[str, Any], path: str, places: dict[str, list[int]], *, or_above: bool = True
+) -> bool:
+    """Take what is at a path out of a table; if it is missing, what it is missing in (`or_above`).
+
+    False if there is nothing to take.
+    """
+    tokens: list[str | int] = [
+        int(place) if place else key for place, key in re.findall(r"\[(\d+)\]|([^.\[\]]+)", path)
+    ]
+    while tokens:
+        within: Any = data
+        try:
+            for token in tokens[:-1]:
+                within = within[token]
+            within[tokens[-1]]
+        except (KeyError, IndexError, TypeError):
+            if not or_above:
+                return False
+            tokens.pop()
+            continue
+        if isinstance(within, list):
+            prefix = _at_first(_path(tokens[:-1]), places)
+            places.setdefault(prefix, list(range(len(within)))).pop(int(tokens[-1]))
+        del within[tokens[-1]]
+        return True
+    return False
+
+
+def _path(tokens: Iterable[str | int]) -> str:
+    text = ""
+    for token in tokens:
+        text = f"{text}[{token}]" if isinstance(token, int) else _join(text, token)
+    return text
+
+
+def _at_first(path: str, places: Mapping[str, list[int]]) -> str:
+    """A path with the places that items of lists had before some were dropped."""
+    found = ""
+    for part in re.split(r"(\[\d+\])", path):
+        if part[:1] == "[" and found in places:
+            part = f"[{places[found][int(part[1:-1])]}]"
+        found += part
+    return found
 
 
 def _concerns(key: str, path: str) -> bool:

@@ -45,7 +45,7 @@ def test_it_is_started_on_a_ring_and_replayed_as_predicted(
                     break
             network = load_network(folder / "network.toml")
             assert len(network.links) == len(network.brokers) == 3
-            code, text = run(capsys, "status", str(folder / "network.toml"))
+            code, text = run(capsys, "status", str(folder / "network.toml"), "-d")
             assert code == 0
             assert "1 subscription" in text
             code, text = run(capsys, *replay(folder, "--out", str(folder / "replay.json")))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shoal.mqtt.access import Credentials
+from shoal.mqtt.access import ALL_PERMISSIONS, Credentials, Permissions
 from tests.mqtt.house import House
 
 
@@ -15,11 +15,11 @@ def test_who_does_not_stay_is_closed_some_at_a_time(monkeypatch: pytest.MonkeyPa
     clients = [house.connect(f"c{number}") for number in range(40)]
     asked: list[str] = []
 
-    def stays(credentials: Credentials) -> bool:
+    def permissions(credentials: Credentials) -> Permissions | None:
         asked.append(credentials.client_id)
-        return int(credentials.client_id[1:]) % 4 > 0
+        return ALL_PERMISSIONS if int(credentials.client_id[1:]) % 4 else None
 
-    house.clients._renewing.begin(house.clients.limits, stays, house.now_us)
+    house.clients._renewing.begin(house.clients.limits, permissions, house.now_us)
     assert len(asked) == 5
     house.after(0.1)
     assert asked == [f"c{number}" for number in range(40)]

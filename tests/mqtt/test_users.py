@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from shoal.mqtt.access import Admission, Credentials, Permissions
+from shoal.mqtt.access import ALL_PERMISSIONS, Admission, Credentials, Permissions
 from shoal.mqtt.broker_clients import BrokerClients
 from shoal.mqtt.codec.packets import Connect
 from shoal.mqtt.codec.properties import Properties
@@ -163,7 +163,12 @@ def test_nor_does_it_come_with_a_session_from_elsewhere(network: Network) -> Non
 def renewed(house: House, stays: Callable[[Credentials], bool]) -> None:
     """The rules change while the broker runs: nobody is trusted now, and some are closed."""
     clients = house.clients
-    house.carry_out(clients.renew(clients.limits, Users(), stays, house.now_us))
+
+    def permissions(credentials: Credentials) -> Permissions | None:
+        user = credentials.username or ""
+        return Users().permissions(user, credentials.client_id) if stays(credentials) else None
+
+    house.carry_out(clients.renew(clients.limits, Users(), permissions, house.now_us))
     house.after(1)
 
 
@@ -197,7 +202,7 @@ def test_many_are_taken_back_a_few_at_a_time() -> None:
     for number in range(count):
         alice.subscribe(f"secret/{number}")
     alice.lose()
-    house.clients.renew(house.clients.limits, Users(), lambda _: True, house.now_us)
+    house.clients.renew(house.clients.limits, Users(), lambda _: ALL_PERMISSIONS, house.now_us)
     left = [count]
     while left[-1] and len(left) < count:
         house.now_us += 1
@@ -232,3 +237,24 @@ def test_nor_does_a_will_that_is_restored() -> None:
     house.clients.advance(house.now_us + 70 * SECOND)
     assert watch.take_publications() == []
     assert house.clients.sessions["c"].will is None
+
+
+def test_a_connected_client_has_its_new_rights_at_once() -> None:
+    house = House(Users())
+    watch = house.connect("w", username="p")
+    watch.subscribe("#")
+    alice = house.connect("c", username="alice")
+    (refused,) = alice.publish("secret/x", b"1", qos=1)
+    assert refused.reason_code is ReasonCode.NOT_AUTHORIZED
+    assert alice.subscribe("secret/#").reason_codes == (ReasonCode.NOT_AUTHORIZED,)
+    clients, trusting = house.clients, Users("alice")
+
+    def permissions(credentials: Credentials) -> Permissions | None:
+        return trusting.permissions(credentials.username or "", credentials.client_id)
+
+    house.carry_out(clients.renew(clients.limits, trusting, permissions, house.now_us))
+    house.after(1)
+    assert not alice.closed
+    alice.publish("secret/x", b"2", qos=1)
+    assert watch.take_payloads() == [b"2"]
+    assert alice.subscribe("secret/#").reason_codes == (ReasonCode.SUCCESS,)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import ssl
 import time
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +61,11 @@ async def test_users_and_rules_are_reloaded_and_who_lost_something_must_come_aga
             access = {"passwords": str(users), "rules": rules}
             after = parse_network(data_of(before) | {"access": access})
             assert service.reload(after) == []
+            assert service.changed == [
+                "user cat removed",
+                "user dan added",
+                "rules of bob: no more publish #; publish b/#",
+            ]
             await until(lambda: connected() == {"ann"})
             for client in gone:
                 with pytest.raises(aiomqtt.MqttError):
@@ -69,6 +74,54 @@ async def test_users_and_rules_are_reloaded_and_who_lost_something_must_come_aga
                     await client.__aexit__(None, None, None)
             async with as_user["dan"]:
                 assert connected() == {"ann", "dan"}
+
+
+@on_loop
+async def test_only_who_lost_a_right_is_closed(tmp_path: Path) -> None:
+    """Rules that grow, are put in another order, and shrink, under plain clients."""
+    names = ("ann", "bob", "cat")
+    rules = [{"user": name, "publish": [f"{name}/#"], "subscribe": ["all/#"]} for name in names]
+    before = network(**with_users(tmp_path / "users", *names, rules=rules))
+    users = str(tmp_path / "users")
+    async with running(before, "B1") as (service,):
+        host, port = service.listening["mqtt"]
+
+        def reload(rules: list[dict[str, Any]]) -> None:
+            access = {"access": {"passwords": users, "rules": rules}}
+            assert service.reload(parse_network(data_of(before) | access)) == []
+
+        def connected() -> set[str | None]:
+            return {connection.client_id for connection in service.door._sockets}
+
+        async with AsyncExitStack() as stack:
+            ann, bob, cat = [
+                await stack.enter_async_context(
+                    aiomqtt.Client(host, port, identifier=each, username=each, password=f"{each}'s")
+                )
+                for each in names
+            ]
+            await ann.subscribe("all/#")
+            more = [
+                {"user": "*", "publish": ["all/#"], "subscribe": ["all/+"]},
+                {"user": "cat", "publish": ["cat/#", "dogs"], "subscribe": ["#"]},
+                *reversed(rules[:2]),
+                {"user": "dan", "publish": ["#"]},
+            ]
+            reload(more)
+            await bob.publish("all/1", "from bob", qos=1)
+            assert (await anext(ann.messages)).payload == b"from bob"
+            assert connected() == set(names)
+            # Bob's own rule goes; nobody else had it.
+            reload([rule for rule in more if rule["user"] != "bob"])
+            await until(lambda: connected() == {"ann", "cat"})
+            assert service.changed == [
+                "rules of bob: no more publish bob/#; no more subscribe all/#"
+            ]
+            await cat.publish("all/2", "from cat", qos=1)
+            assert (await anext(ann.messages)).payload == b"from cat"
+            with pytest.raises(aiomqtt.MqttError):
+                await anext(bob.messages)
+            stack.push(lambda *gone: gone[0] is aiomqtt.MqttError)
 
 
 @on_loop

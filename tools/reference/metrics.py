@@ -12,6 +12,7 @@ from shoal.broker.machine import Broker
 from shoal.client.bridges.metrics import BridgeMetrics, Tally
 from shoal.overlays.registry import strategy_factory
 from shoal.runtime.operations.metrics import Metrics
+from shoal.runtime.traffic.latency import Latencies
 from tools.reference.texts import cell
 
 # One of each that has labels, as a broker's status has it.
@@ -20,6 +21,7 @@ _STATUS: dict[str, Any] = {
     "clients": {"moves": {"OUTCOME": 1}},
     "mqtt": {"refusals": [{"what": "WHAT", "reason": "REASON", "count": 1}]},
     "certificates": [{"use": "USE", "file": "FILE", "ends_s": 0.0}],
+    "latency": Latencies().status(now_us=0),
     "journal": {"bytes": 0, "free_bytes": 0, "is_failing": False},
     "links": [
         {

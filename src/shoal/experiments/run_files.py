@@ -152,6 +152,8 @@ class Workload(NamedTuple):
     subscriptions: list[SubscriptionRow]
     events: Events
     links: list[OverlayLink] | None
+    # How many subscriptions were derived from publications, and not asked for by anybody.
+    derived: int = 0
 
     def at_speed(self, speed: float) -> Workload:
         """The same, replayed so many times as fast."""
@@ -187,9 +189,19 @@ def read_workload(path: Path) -> Workload:
         subscriptions=subscriptions,
         events=events,
         links=read_rows(links, OverlayLink) if links.exists() else None,
+        derived=_count_derived(path / "subscriptions.parquet"),
     )
     _check_workload(path, workload)
     return workload
+
+
+def _count_derived(path: Path) -> int:
+    """How many subscriptions have the class of selectivity that they were derived for."""
+    dataset = _dataset(path)
+    if "rate_class" not in dataset.schema.names:
+        return 0
+    column = dataset.to_table(columns=["rate_class"])["rate_class"]
+    return int(len(column) - column.null_count)
 
 
 def read_rows(path: Path, kind: type[Row]) -> list[Row]:

@@ -104,7 +104,8 @@ def run_workload(
     _leave_out_of_time(world, workload, settled_us)
     tables = trace_tables(world, workload, links)
     checks = check_counts(world, subscriptions, scenario.seed)
-    return RunResult(tables=tables, checks={**checks, "most_behind_us": most_behind_us})
+    more = {"most_behind_us": most_behind_us, "derived_subscriptions": workload.derived}
+    return RunResult(tables=tables, checks={**checks, **more})
 
 
 def _changed(

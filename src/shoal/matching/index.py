@@ -26,7 +26,7 @@ other threads run meanwhile.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -73,6 +73,10 @@ class MatchIndex(FiledFilters):
 
     def __contains__(self, id: Hashable) -> bool:
         return id in self._filters or (self._compiled is not None and self._compiled.has_loaded(id))
+
+    def ids_from(self, place: int, most: int) -> list[Any]:
+        """So many ids of filters that were added, from this place on; it takes as long to reach."""
+        return list(islice(self._filters, place, place + most))
 
     def add(self, id: Hashable, filter: Filter, destination: Hashable = None) -> None:
         """File a filter under an id, in place of the one that was there.

@@ -221,18 +221,23 @@ class BrokerClients:
         return self.take_effects()
 
     def renew(
-        self, limits: Limits, access: Access, stays: Callable[[Credentials], bool], now_us: int
+        self,
+        limits: Limits,
+        access: Access,
+        permissions: Callable[[Credentials], Permissions | None],
+        now_us: int,
     ) -> list[ClientEffect]:
-        """From now on these hold; clients that do not stay are closed and come back, if they may.
+        """From now on these hold; `permissions` says what a connected client may do now.
 
-        What a client was told when it connected holds as long as it is connected.
+        A client for which it says None has lost something: it is closed, and comes back if it may.
+        The limits that a client was told when it connected hold as long as it is connected.
         """
         self.limits = self.subscribing.limits = self.sessions.limits = limits
         self._reception.limits, self._reception.access = limits, access
         self.backlog.maximum_bytes = limits.maximum_all_queued_bytes
         self.retained.maximum = limits.maximum_retained_messages
         self.retained.maximum_bytes = limits.maximum_retained_bytes
-        self._renewing.begin(limits, stays, now_us)
+        self._renewing.begin(limits, permissions, now_us)
         self._system_topics.renew(limits, now_us)
         return self.take_effects()
 
@@ -400,6 +405,7 @@ class BrokerClients:
         settled at QoS 0, too.
         """
         self.statistics.publications_received += 1
+        self.statistics.published = message
         if message.retain:
             self.retained.date(message)
         if self.door is not None and self.federation is not None:
@@ -416,6 +422,7 @@ class BrokerClients:
             self.publish(message, now_us)
         else:
             self.statistics.publications_received += 1
+            self.statistics.published = message
             self._fan_out.gather(message, now_us)
 
     def settle(self) -> None:

@@ -36,6 +36,8 @@ class Notice(NamedTuple):
     where: str
     why: str
     is_refusal: bool = False
+    # An operator's order is written in any case: operators are few, and known.
+    is_order: bool = False
 
 
 class Notices:
@@ -60,12 +62,12 @@ class Notices:
         self.refusals["connect refused", "no tls"] += 1
         self._keep(Notice("connect refused", who, where, why, is_refusal=True))
 
-    def note(self, what: str, who: Party, where: str, why: str) -> None:
-        """Something happened to a client."""
-        self._keep(Notice(what, who, where, why))
+    def note(self, what: str, who: Party, where: str, why: str, *, is_order: bool = False) -> None:
+        """Something happened to a client, or was ordered by an operator."""
+        self._keep(Notice(what, who, where, why, is_order=is_order))
 
     def _keep(self, notice: Notice) -> None:
-        if len(self.waiting) < MOST_WAITING:
+        if notice.is_order or len(self.waiting) < MOST_WAITING:
             self.waiting.append(notice)
         else:
             self.beyond += 1

@@ -1,8 +1,9 @@
 """Rules and limits that change while a broker runs.
 
-A client that may do less now is closed and comes back, but its session is here, as those of clients
-that are away.  What they have subscribed to, and may not any more, is taken back: a few at a time,
-as one client may have 100,000.  What waits in a session already stays there.
+A client that lost a right is closed and comes back; a client that lost none stays connected, and
+has its new rights at once.  The sessions of both are here, as those of clients that are away.
+Subscriptions that the rules do not allow any more are taken back: a few at a time, as one client
+may have 100,000.  What waits in a session already stays there.
 """
 
 from __future__ import annotations
@@ -44,11 +45,19 @@ class Renewing:
         self._steps: Iterator[int] = iter(())
         self._now_us = 0
 
-    def begin(self, limits: Limits, stays: Callable[[Credentials], bool], now_us: int) -> None:
-        """From now on these limits hold, and other rules; who does not stay is closed."""
+    def begin(
+        self,
+        limits: Limits,
+        permissions: Callable[[Credentials], Permissions | None],
+        now_us: int,
+    ) -> None:
+        """From now on these limits hold, and other rules.
+
+        `permissions` says what a connected client may do now; None closes its connection.
+        """
         for session in self._sessions:
             session.limits = limits
-        self._steps = chain(self._close_all(stays), self._check_all())
+        self._steps = chain(self._renew_all(permissions), self._check_all())
         self.due(now_us)
 
     def due(self, now_us: int) -> None:
@@ -60,14 +69,17 @@ class Renewing:
                 self._timers.set((RENEWING_TIMER,), now_us + 1)  # others have their turn before
                 return
 
-    def _close_all(self, stays: Callable[[Credentials], bool]) -> Iterator[int]:
-        """Each step is so much work; who comes from now on is asked as the rules have it."""
+    def _renew_all(self, permissions: Callable[[Credentials], Permissions | None]) -> Iterator[int]:
+        """Each step is so much work; clients that connect from now on are judged by new rules."""
         for client_id in self._sessions.client_ids():
             session = self._sessions.get(client_id)
             outlet = session.outlet if session is not None else None
             if outlet is None:
                 continue
-            if not stays(outlet.connection.credentials):
+            granted = permissions(outlet.connection.credentials)
+            if granted is not None:
+                outlet.connection.grant(granted)
+            else:
                 reason = "what you may do has changed"
                 code = ReasonCode.ADMINISTRATIVE_ACTION
                 outlet.connection.disconnect(code, reason, self._now_us)

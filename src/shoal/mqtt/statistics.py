@@ -28,7 +28,9 @@ class Statistics:
         "publications_dropped",
         "publications_received",
         "publications_refused",
+        "published",
         "retained",
+        "routed",
         "sessions",
         "started_us",
         "subscriptions",
@@ -45,6 +47,10 @@ class Statistics:
         self.publications_dropped = 0
         self.deliveries = 0
         self.protocol_errors = 0
+        # One of the messages that clients of this broker published last, and one of those that were
+        # routed to its clients; the driver looks at them now and then, and puts None there.
+        self.published: object = None
+        self.routed: object = None
         # What was refused, by reason, and what an operator should know.
         self.notices = Notices()
         # How many there are now.

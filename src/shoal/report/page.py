@@ -36,6 +36,7 @@ from shoal.report.exchanges import (
 )
 from shoal.report.inputs import Row, Run
 from shoal.report.journeys import movers
+from shoal.report.made_up import made_up, one_seed
 from shoal.report.over_time import charts_of, over_time, time_unit_of
 from shoal.report.replays import Replay, replays_section
 from shoal.report.settings import differing, flat
@@ -65,6 +66,7 @@ def render(runs: Sequence[Run], title: str | None = None, replays: Sequence[Repl
             _section("Load and delay over time",
                      *over_time(runs, colours, charts, time_unit), id_="over-time"),
             _live(replays),
+            _section("What is made up", _made_up(runs), id_="made-up"),
             _section("What was run", _differences(runs), _scenarios(runs), id_="scenarios"),
             _section("How to read this", _definitions(), id_="definitions")),
         tag("footer", "Written by shoal report. Everything is in this one file."),
@@ -79,7 +81,8 @@ def render(runs: Sequence[Run], title: str | None = None, replays: Sequence[Repl
             tag("style", _asset("page.css"))),
         tag("body", body,
             tag("script", _script_data(data), type_="application/json", id_="readings"),
-            tag("script", _asset("page.js"))),
+            tag("script", _asset("page.js")),
+            tag("script", _asset("stack.js"), type_="module")),
         lang="en",
     )  # fmt: skip
 
@@ -152,7 +155,7 @@ def _big(run: Run, reference: Run, column: str, label: str) -> Markup:
 
 def _of_which_seed(runs: Sequence[Run]) -> Markup | None:
     if not any(run.seeds for run in runs):
-        return None
+        return tag("p", one_seed(runs), class_="note") if len(runs) > 1 else None
     text = "Figures of the first seed alone, as all tables and charts below."
     return tag("p", text, class_="note")
 
@@ -370,6 +373,20 @@ def _scenarios(runs: Sequence[Run]) -> Markup:
                 tag("pre", "\n".join(f"{key} = {value}" for key, value in flat(run.scenario))),
             )
             for run in runs
+        ]
+    )
+
+
+def _made_up(runs: Sequence[Run]) -> Markup:
+    """What of the runs is not from data, once where it is the same of all."""
+    said: dict[str, list[str]] = {}
+    for run in runs:
+        for sentence in made_up(run):
+            said.setdefault(sentence, []).append(run.name)
+    return join(
+        [
+            tag("p", text if len(names) == len(runs) else f"{text} ({', '.join(names)})")
+            for text, names in said.items()
         ]
     )
 

@@ -140,7 +140,7 @@ def document(title: str, body: Markup) -> str:
             tag("meta", name_="viewport", content="width=device-width, initial-scale=1"),
             tag("title", title),
             tag("style", _style("page.css"), _style("study.css"))),
-        tag("body", body),
+        tag("body", body, tag("script", _style("stack.js"), type_="module")),
         lang="en",
     )  # fmt: skip
 

@@ -30,7 +30,7 @@ from shoal.mqtt.reception import QUEUES_ARE_FULL
 from shoal.overlays.registry import SYSTEMS
 from shoal.runtime.addresses import Address
 from shoal.runtime.doors.entry.access import NetworkAccess
-from shoal.runtime.doors.mqtt_door import MqttDoor
+from shoal.runtime.doors.mqtt_door import MqttDoor, Permitted
 from shoal.runtime.doors.publishers import LivePublishers
 from shoal.runtime.doors.sockets.mqtt_socket import MqttSocket
 from shoal.runtime.doors.sockets.websocket import WebSocket, is_same_host
@@ -46,12 +46,15 @@ from shoal.runtime.links.peer_settings import PeerSettings
 from shoal.runtime.links.probing import Probes
 from shoal.runtime.network_file import Network, changed_keys
 from shoal.runtime.node import Node
-from shoal.runtime.operations.admin import AdminServer
+from shoal.runtime.operations.admin import AdminServer, Page
 from shoal.runtime.operations.admin_access import AdminAccess
+from shoal.runtime.operations.discovery import targets
 from shoal.runtime.operations.exceptions import Exceptions
 from shoal.runtime.operator import Operator
 from shoal.runtime.parts import journal_files, places, servers, spools, trace_writer
 from shoal.runtime.questions import Questions
+from shoal.runtime.reloading import People, changes
+from shoal.runtime.retained import Retained
 from shoal.runtime.storage.clock_file import ClockFile
 from shoal.runtime.storage.overlay_file import Overlay
 from shoal.runtime.tls.certificates import Certificates
@@ -75,6 +78,8 @@ class BrokerService:
         self.network = network
         self.section = network.broker(name)
         self.listening: dict[str, Address] = {}
+        # What the last reload has changed, in words.
+        self.changed: list[str] = []
         self._started_s = time.monotonic()
         self.exceptions = Exceptions()
         system = SYSTEMS[network.system]
@@ -155,8 +160,14 @@ class BrokerService:
             self._has_left,
             network.no_joiners,
         )
-        self.operator = Operator(self.door, self.leaving)
-        questions = Questions(self.door, network.json).by_name
+        retained = Retained(self.door)
+        self.operator = Operator(self.door, self.leaving, retained)
+        questions: dict[str, Page] = {
+            **Questions(self.door, network.json).by_name,
+            "retained": retained.page,
+            "top": self.door.traffic.heaviest,
+            "prometheus/targets": self._targets,
+        }
         notices = self.door.clients.statistics.notices
         self._admin_access = AdminAccess(
             network.admin, self.section.hosts(), notices, self.node.schedule_flush
@@ -196,6 +207,10 @@ class BrokerService:
             _log.warning("a parameter names a broker that is not there", extra={"what": stranger})
         _log.info("started", extra={key: str(where) for key, where in self.listening.items()})
 
+    async def _targets(self, _query: Mapping[str, str]) -> list[dict[str, Any]]:
+        own = self.listening.get("admin")
+        return targets(self.network, self.directory.places, self.node.id, own)
+
     def _others(self) -> list[BrokerId]:
         """The other brokers of the network that take clients in, as this one does."""
         takers = [where.name for where in self.directory.places if where.doors]
@@ -234,22 +249,30 @@ class BrokerService:
     def reload(self, network: Network) -> list[str]:
         """Take over users, operators, rules, origins, limits and certificates of the file as it is.
 
-        What else has changed is named: it takes a restart.  TlsError, AccessError when files
-        cannot be used; nothing is changed then.
+        `changed` says then what that was; the keys that differ besides are returned: they take a
+        restart.  TlsError, AccessError when files cannot be used; nothing is changed then.
         """
         # All is tried before anything is changed.
         access = NetworkAccess(network.access)
-        changed = self._certificates.renewable(network)
-        if "admin" in changed:
+        tables = self._certificates.renewable(network)
+        before, people = self.network, self._people
+        if "admin" in tables:
             self._admin_access.renew(network.admin)
-        self._certificates.renew(changed)
-        changed |= {"access": network.access, "limits": network.limits}
-        before, self._access = self._access, access
-        self.door.renew(
-            network.limits, access, lambda credentials: before.agrees(access, credentials)
-        )
-        self.network = msgspec.structs.replace(self.network, **changed)
+        authorities = self._certificates.authorities
+        self._certificates.renew(tables)
+        tables |= {"access": network.access, "limits": network.limits}
+        former, self._access = self._access, access
+        permissions: Permitted = partial(former.renewed, access)
+        if self._certificates.authorities.lacks_some_of(authorities):
+            permissions = self.door.certified(self._certificates.authorities.signed, permissions)
+        self.door.renew(network.limits, access, permissions)
+        self.network = msgspec.structs.replace(self.network, **tables)
+        self.changed = changes(before, self.network, people, self._people)
         return changed_keys(self.network, network)
+
+    @property
+    def _people(self) -> People:
+        return People(self._access.users, self._admin_access.operators)
 
     def _has_left(self) -> None:
         self._overlay.forget()
@@ -385,6 +408,7 @@ class BrokerService:
                 "queued_bytes": self.door.clients.backlog.bytes,
                 "queues_are_full": self.door.clients.backlog.is_full,
             },
+            "latency": self.door.traffic.latencies.status(self.node.clock.now_us()),
             "exceptions": self.exceptions.status(),
             "journal": self.door.journal.status if self.door.journal is not None else None,
             "couriers": self.couriers.status(),

@@ -164,6 +164,8 @@ class Network(Section, frozen=True, kw_only=True):
 
 # What systems have is under their names.
 _OWN_KEYS = tuple(key for key in Network.__struct_fields__ if key != "parameters")
+KNOWN_KEYS = [*_OWN_KEYS, *SYSTEMS]
+NO_PARAMETERS = f"unknown key; a system's table has its name ({PAGE})"
 
 
 # Where a network file names files or folders.
@@ -182,8 +184,11 @@ _MADE = ("storage", "trace")
 def load_network(path: Path) -> Network:
     """The network in a TOML file; TomlError says what is wrong with it and where."""
     data = typed_toml.read_table(path)
-    folder = path.parent.resolve()
-    network = parse_network(data, str(path))
+    return located(parse_network(data, str(path)), path.parent.resolve())
+
+
+def located(network: Network, folder: Path) -> Network:
+    """The network with whole paths of the files that it names, which are relative to a folder."""
     changed = {}
     for name, keys in _FILES.items():
         section = getattr(network, name)
@@ -197,10 +202,18 @@ def parse_network(data: dict[str, Any], label: str = NETWORK) -> Network:
     """The network in nested dictionaries; every system has a table of its own name in it."""
     data = dict(data)
     if "parameters" in data:
-        raise TomlError(f"{label}: parameters: unknown key; a system's table has its name ({PAGE})")
+        raise TomlError(f"{label}: parameters: {NO_PARAMETERS}")
     # Before its table is taken for a slip of the pen.
     if isinstance(system := data.get("system"), str) and (problem := unknown(system)):
         raise TomlError(f"{label}: system: {problem}")
+    given, kind = take_systems(data)
+    systems = typed_toml.convert(given, kind, label, pages={"": SYSTEMS_PAGE})
+    network = typed_toml.convert(data, Network, label, known=KNOWN_KEYS, pages={"": PAGE})
+    return complete(network, systems, has_links="links" in data)
+
+
+def take_systems(data: dict[str, Any]) -> tuple[dict[str, Any], type[msgspec.Struct]]:
+    """Take the systems' tables out of a network file's; these, and the struct that they make."""
     given = {name: data.pop(name) for name in SYSTEMS if name in data}
     kind = msgspec.defstruct(
         "Systems",
@@ -208,12 +221,15 @@ def parse_network(data: dict[str, Any], label: str = NETWORK) -> Network:
         frozen=True,
         kw_only=True,
     )
-    systems = typed_toml.convert(given, kind, label, pages={"": SYSTEMS_PAGE})
-    parameters = {name: getattr(systems, name) for name in given}
-    known = [*_OWN_KEYS, *SYSTEMS]
-    network = typed_toml.convert(data, Network, label, known=known, pages={"": PAGE})
-    network = msgspec.structs.replace(network, parameters=parameters)
-    return network if "links" in data else _with_links(network)
+    return given, kind
+
+
+def complete(network: Network, systems: msgspec.Struct, *, has_links: bool) -> Network:
+    """The network with its systems' parameters, and, without links, those that they say."""
+    parameters = {name: getattr(systems, name) for name in systems.__struct_fields__}
+    given = {name: each for name, each in parameters.items() if each is not msgspec.UNSET}
+    network = msgspec.structs.replace(network, parameters=given)
+    return network if has_links else _with_links(network)
 
 
 def _with_links(network: Network) -> Network:

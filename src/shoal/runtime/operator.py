@@ -1,4 +1,5 @@
-"""What an operator asks of a live broker: to leave, to move a client, to be drained, to rearrange.
+"""What an operator asks of a live broker: to leave, to move a client, to be drained, to rearrange,
+to delete a session or what is retained.
 
 Each answers why that cannot be, in words, or with nothing.
 """
@@ -11,10 +12,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from shoal.broker.effects import Order
+from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.federation.moving import Moving
 from shoal.runtime.doors.mqtt_door import MqttDoor
 from shoal.runtime.leaving import Leaving
 from shoal.runtime.operations.admin import OPERATOR
+from shoal.runtime.retained import Retained
 
 _ALONE = "it is all there is of its network"
 
@@ -24,9 +27,10 @@ _log = logging.getLogger(__name__)
 class Operator:
     """One broker's."""
 
-    def __init__(self, door: MqttDoor, leaving: Leaving) -> None:
+    def __init__(self, door: MqttDoor, leaving: Leaving, retained: Retained) -> None:
         self._door = door
         self._leaving = leaving
+        self._retained = retained
 
     @property
     def orders(self) -> dict[str, Callable[[Mapping[str, str]], Awaitable[str]]]:
@@ -37,6 +41,8 @@ class Operator:
             "drain": self._drain,
             "undrain": self._undrain,
             "rearrange": self._rearrange,
+            "delete-session": self._delete_session,
+            "delete-retained": self._retained.delete,
         }
 
     @property
@@ -98,6 +104,25 @@ class Operator:
             return "it is not being drained"
         _log.info("takes clients in again", extra={"user": said.get(OPERATOR, "")})
         moving.undrain()
+        return ""
+
+    async def _delete_session(self, said: Mapping[str, str]) -> str:
+        """End a client's session, and its connection if there is one; a will is published."""
+        door, client = self._door, said.get("client", "")
+        clients, now_us = door.clients, door.node.clock.now_us()
+        session = clients.sessions.get(client)
+        if session is None or session.is_departed:
+            return f"{client} has no session at {door.node.id}"
+        if session.going is not None or session.diversion is not None:
+            return f"the session of {client} is on its way from one broker to another"
+        if session.outlet is not None:
+            reason = "an operator has deleted this session"
+            connection = session.outlet.connection
+            connection.disconnect(ReasonCode.ADMINISTRATIVE_ACTION, reason, now_us)
+        if clients.sessions.get(client) is session:
+            clients.sessions.end(session, now_us)
+        door.carry_out(clients.take_effects())
+        door.node.schedule_flush()
         return ""
 
     async def _rearrange(self, said: Mapping[str, str]) -> str:

@@ -21,6 +21,7 @@ from shoal.model import Attributes, FilterError
 from shoal.mqtt.codec.properties import Properties
 from shoal.mqtt.content import TOPIC_ATTRIBUTE, Json, attributes_of
 from shoal.mqtt.door.network import network_filter
+from shoal.mqtt.limits import NEVER_S
 from shoal.mqtt.messages import Message
 from shoal.mqtt.sessions.session import ClientSubscription, Session
 from shoal.runtime.doors.mqtt_door import MqttDoor
@@ -77,6 +78,8 @@ class Questions:
             "listener": None,
             "away_s": None,
             "going": session.going[0] if session.going is not None else None,
+            # How long it is kept while its client is away; None: for ever.
+            "expiry_s": None if (kept := session.expiry_interval_s) == NEVER_S else kept,
             "subscriptions": len(session.subscriptions),
             "published": session.published,
             **_queue(session),

@@ -23,6 +23,7 @@ from shoal.runtime.broker_service import BrokerService
 from shoal.runtime.links.joining import Join
 from shoal.runtime.network_file import Network
 from shoal.runtime.parents import is_gone, parent
+from shoal.runtime.reloading import bounded
 
 # Nothing else is served while garbage is collected: so many new objects are looked through in some
 # 10 ms, and up to three times as many when those that were left before are looked at once more.
@@ -105,7 +106,8 @@ def _reload(service: BrokerService, read_again: Callable[[], Network]) -> None:
     except (ValueError, OSError) as error:
         _log.error("not reloaded, nothing has changed", extra={"problem": str(error)})
     else:
-        _log.info("reloaded", extra={"takes_a_restart": fixed} if fixed else {})
+        named = {"changed": bounded(service.changed), "takes_a_restart": fixed}
+        _log.info("reloaded", extra={key: texts for key, texts in named.items() if texts})
 
 
 def _allow_files() -> None:

@@ -39,6 +39,14 @@ DECLARE = "ingest ODD readings.csv --out out"
 BROKERS = "workload in --brokers ODD --subscriptions 2 --out out"
 OWN = "workload in --brokers sites.csv --subscriptions ODD --out out"
 CHECK = "check ODD"
+NETWORK = """
+name = "x"
+access.anonymous = true
+[[brokers]]
+name = "B1"
+peers = "127.0.0.1:1"
+mqtt = "127.0.0.1:2"
+"""
 
 SOURCES = {
     MATCH_SUBSCRIPTIONS: SUBSCRIPTIONS.replace(",broker", "")
@@ -265,7 +273,7 @@ def test_what_is_only_unusual_is_read(
 @pytest.mark.parametrize(
     ("command", "text"),
     [
-        (CHECK, 'name = "x"\n[[brokers]]\nname = "B1"\npeers = "127.0.0.1:1"\n'),
+        (CHECK, NETWORK),
         (DECLARE, DECLARATION),
         ("bridge --check ODD", '[here]\naddress="a:1"\n[there]\naddress="b:1"\n[[in]]\ntopic="t"'),
     ],

@@ -90,7 +90,7 @@ def test_links_that_were_proposed_are_shown_with_what_became_of_them(
     rows = [proposal(1, "advised"), proposal(2, "refused", "B1 - B2 is pinned")]
     done = [proposal(0, "done")] + [proposal(at, "refused", "links are frozen") for at in range(9)]
     found = [says(["B2"]), says(["B1", "B3"], *done), says(["B2"], *rows)]
-    code, text = run(capsys, monkeypatch, tmp_path, found)
+    code, text = run(capsys, monkeypatch, tmp_path, found, "--details")
     assert code == 0
     assert "B1 - B3" in text
     assert "33 % less: 80, not 120" in text
@@ -183,7 +183,7 @@ def test_what_a_system_records_is_counted_and_fits_a_terminal(
     found: list[dict[str, Any] | None] = [
         says(["B2"]) | {"tables": sizes, "counts": {"SelectionRecord": 77}} for _ in range(3)
     ]
-    _, text = run(capsys, monkeypatch, tmp_path, found, system="grape", columns=80)
+    _, text = run(capsys, monkeypatch, tmp_path, found, "--details", system="grape", columns=80)
     for words in ("publications", "deliveries", "1,234 known brokers", "77 selections"):
         assert words in text
     assert "…" not in text
@@ -197,7 +197,7 @@ def test_what_a_ring_decided_is_shown(
     placed = {"broker": "B2", "at_us": 2, "client": "ann", "target": "B3"}
     shown = [{"shown": {"reconfigurations": rows}}, {"shown": {"placements": [placed]}}]
     found: list[dict[str, Any] | None] = [says(["B2"]) | each for each in shown]
-    _, text = run(capsys, monkeypatch, tmp_path, [*found, None], system="tree")
+    _, text = run(capsys, monkeypatch, tmp_path, [*found, None], "--details", system="tree")
     assert "2 brokers changed places: saves 1,234 for 57" in text
     assert "brokers stay" in text
     assert "user ann should go to B3" in text
@@ -223,7 +223,8 @@ def test_why_clients_were_moved_is_shown(
     rows = [msgspec.structs.asdict(each) for each in (row, stays)]
     assert all("selections" in SYSTEMS[name].shown for name in ("grape", "pop"))
     found: list[dict[str, Any] | None] = [says(["B2"]) | {"shown": {"selections": rows}}]
-    _, text = run(capsys, monkeypatch, tmp_path, [*found, None, None], system="grape", columns=120)
+    found += [None, None]
+    _, text = run(capsys, monkeypatch, tmp_path, found, "-d", system="grape", columns=120)
     assert re.search(r"radar\W+B1\W+B3\W+40 -> 30 \(25 % less\)", text)
     assert "buoy" not in text
 
@@ -264,3 +265,42 @@ def test_what_waits_on_links_and_room_on_disks_and_versions_that_differ_are_show
     second["version"] = third["version"] = "0.1.0"
     _, text = run(capsys, monkeypatch, tmp_path, [first, second, third])
     assert "versions" not in text
+
+
+def test_what_is_wrong_comes_first_then_one_line_for_each_broker(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Of four brokers there were 45 lines, and what was wrong in the middle of them."""
+    many = [f"neighbour-{number}" for number in range(20)]
+    first, second = says(many), says(["B1", "B3"])
+    first["mqtt"]["refusals"] = [{"what": "connect refused", "reason": "r", "count": 7}]
+    second["links"][0]["state"] = "away"
+    second |= {"ready": False, "missing": ["link to B1"]}
+    _, text = run(capsys, monkeypatch, tmp_path, [first, second, None], columns=80)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    assert lines[:4] == [
+        "n: 1 of 3 brokers are ready",
+        "B3 does not answer",
+        "B2 waits for: link to B1",
+        "B2: link to B1 (away)",
+    ]
+    assert [line.split()[0] for line in lines[6:9]] == ["B3", "B2", "B1"]
+    assert re.search(r"B1 +ready +20 up", text)
+    assert "refused since they started: B1 7" in text
+    assert max(map(len, text.splitlines())) <= 80
+    assert len(lines) <= 11
+
+
+def test_one_broker_with_its_details(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    first = says(["B2"])
+    first["mqtt"]["refusals"] = [{"what": "connect refused", "reason": "banned", "count": 7}]
+    found = [first, None, None]
+    code, text = run(capsys, monkeypatch, tmp_path, found, "--broker", "B1", columns=80)
+    assert code == 0
+    assert "n: B1 is ready" in text
+    assert "7 connect refused (banned)" in text
+    assert "B2 does not answer" not in text
+    code, text = run(capsys, monkeypatch, tmp_path, found, "--broker", "B9")
+    assert (code, "n has no broker B9" in text) == (2, True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shoal.cli.commands.status import _link
+from shoal.cli.support.live.wrongs import link_words
 
 
 @pytest.mark.parametrize(
@@ -27,4 +27,4 @@ from shoal.cli.commands.status import _link
     ],
 )
 def test_a_link_in_a_few_words(link: dict[str, object], words: str) -> None:
-    assert _link(link) == words
+    assert link_words(link) == words

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from shoal.mqtt.access import Everyone
+from shoal.mqtt.access import ALL_PERMISSIONS, Everyone
 from shoal.mqtt.codec.packets import Connack, Connect, Publish, Subscribe, SubscriptionRequest
 from shoal.mqtt.codec.properties import Properties
 from shoal.mqtt.codec.reason_codes import ReasonCode
@@ -29,7 +29,7 @@ def asks(client: Client, name: str) -> ReasonCode:
 def renew(house: House, **limits: int) -> None:
     """As after SIGHUP."""
     now = msgspec.structs.replace(house.clients.limits, **limits)
-    house.carry_out(house.clients.renew(now, Everyone(), lambda credentials: True, house.now_us))
+    house.carry_out(house.clients.renew(now, Everyone(), lambda _: ALL_PERMISSIONS, house.now_us))
 
 
 def test_a_client_has_so_much_for_its_subscriptions() -> None:

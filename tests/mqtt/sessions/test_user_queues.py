@@ -113,7 +113,7 @@ def test_a_file_that_is_read_again_changes_the_share() -> None:
         publish(publisher, "a")
     assert house.clients.sessions.dropped == 1
     limits = Limits(maximum_user_queued_bytes=10 * EACH)
-    house.clients.renew(limits, Named(), lambda credentials: True, house.now_us)
+    house.clients.renew(limits, Named(), lambda _: ALL_PERMISSIONS, house.now_us)
     for _ in range(6):
         publish(publisher, "a")
     assert house.clients.sessions.dropped == 2

@@ -6,6 +6,7 @@ import asyncio
 import io
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -14,10 +15,10 @@ from hypothesis import strategies as st
 from shoal.cli.main import main
 from shoal.client import Client, ClientError
 from shoal.matching.topics.filters import topic_matches
-from shoal.mqtt.access import Admission, Credentials
+from shoal.mqtt.access import ALL_PERMISSIONS, Admission, Credentials
 from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.runtime.broker_service import BrokerService
-from shoal.runtime.doors.entry.access import AccessError, NetworkAccess, Rules, _Granted
+from shoal.runtime.doors.entry.access import AccessError, NetworkAccess, Rules, _Granted, includes
 from shoal.runtime.doors.entry.passwords import check_password, parse_passwords, password_line
 from shoal.runtime.network_file import parse_network
 from shoal.runtime.network_sections import AccessSection, RuleSection
@@ -122,8 +123,9 @@ def test_the_rules_of_others_are_not_gone_through_and_ones_own_keep_their_order(
         )
     )
     for user, mine in (("ann", "0135"), ("bob", "1256"), ("", "145"), ("eve", "15"), ("*", "15")):
-        granted = [[*mine], [f"{each}/#" for each in mine]]
-        assert rules.of(user, "c") == _Granted(granted)
+        granted = rules.of(user, "c")
+        assert isinstance(granted, _Granted)
+        assert granted.patterns == ([*mine], [f"{each}/#" for each in mine])
 
 
 @pytest.mark.parametrize("name", ["+", "#", "a/b", "a#", ""])
@@ -149,6 +151,67 @@ def test_what_is_granted_matches_nothing_else(granted: str, wanted: str, topic: 
     rules = Rules((RuleSection(user="*", subscribe=(granted,)),))
     if rules.of("u", "c").may_subscribe(wanted) and topic_matches(wanted, topic):
         assert topic_matches(granted, topic)
+
+
+RULE_LISTS = st.lists(
+    st.builds(
+        RuleSection,
+        user=st.sampled_from(["u", "*", "other"]),
+        publish=st.lists(PATTERNS, max_size=2).map(tuple),
+        subscribe=st.lists(PATTERNS, max_size=2).map(tuple),
+    ),
+    min_size=1,
+    max_size=4,
+)
+
+
+@given(RULE_LISTS, RULE_LISTS, LEVELS.map("/".join).filter(bool), PATTERNS)
+def test_rights_that_include_the_former_ones_lack_none_of_them(
+    before: list[RuleSection], after: list[RuleSection], topic: str, wanted: str
+) -> None:
+    old, new = Rules(tuple(before)).of("u", "c"), Rules(tuple(after)).of("u", "c")
+    if includes(new, old):
+        assert new.may_publish(topic) or not old.may_publish(topic)
+        assert new.may_subscribe(wanted) or not old.may_subscribe(wanted)
+
+
+@given(RULE_LISTS, RULE_LISTS, st.randoms(use_true_random=False))
+def test_who_is_granted_more_in_whatever_order_has_lost_nothing(
+    before: list[RuleSection], added: list[RuleSection], random: Random
+) -> None:
+    after = [*before, *added]
+    random.shuffle(after)
+    for user in ("u", "other", ""):
+        old, new = Rules(tuple(before)).of(user, "c"), Rules(tuple(after)).of(user, "c")
+        assert includes(new, old)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "keeps"),
+    [
+        (["a/b"], ["a/#"], True),
+        (["a/+"], ["a/#", "b"], True),
+        (["a/#"], ["a/+"], False),
+        (["a/b", "a/c"], ["a/b"], False),
+        (["$SYS/#"], ["#"], False),
+        ([], ["#"], True),
+    ],
+)
+def test_what_includes_what(before: list[str], after: list[str], keeps: bool) -> None:
+    for key in ("publish", "subscribe"):
+        old, new = (
+            Rules((RuleSection(**{"user": "*", key: tuple(patterns)}),)).of("u", "c")
+            for patterns in (before, after)
+        )
+        assert includes(new, old) is keeps
+        assert includes(ALL_PERMISSIONS, old)
+
+
+def test_rules_where_there_were_none_take_from_all_but_those_who_are_granted_everything() -> None:
+    everything = RuleSection(user="ann", publish=("#",), subscribe=("#",))
+    rules = Rules((everything, RuleSection(user="bob", publish=("#",))))
+    assert includes(rules.of("ann", "c"), ALL_PERMISSIONS)
+    assert not includes(rules.of("bob", "c"), ALL_PERMISSIONS)
 
 
 @on_loop

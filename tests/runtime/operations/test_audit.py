@@ -143,3 +143,17 @@ def test_many_who_are_refused_have_one_bound(caplog: pytest.LogCaptureFixture) -
     assert len(lines(caplog, "connect refused")) == ALL_BURST
     assert len(log._buckets) == MOST_BUCKETS
     assert audit.PER_SECOND <= audit.ALL_PER_SECOND
+
+
+def test_each_order_has_its_line_however_many_there_are(caplog: pytest.LogCaptureFixture) -> None:
+    """A script that moves a thousand clients leaves a thousand lines, beside a flood of others."""
+    notices, writer = Notices(), Audit(lambda: 0)
+    number = 10 * MOST_WAITING
+    with caplog.at_level(logging.INFO, "shoal.audit"):
+        for client in range(number):
+            who = Party(f"c{client}", "ann", "10.0.0.1:1")
+            notices.refuse("connect refused", ReasonCode.NOT_AUTHORIZED, who, "", "")
+            notices.note("ordered", who, "/move", f"client=c{client}", is_order=True)
+        writer.write(notices)
+    assert [line["client"] for line in lines(caplog, "ordered")] == [f"c{n}" for n in range(number)]
+    assert len(lines(caplog, "connect refused")) == BURST

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from shoal.cli.support.errors import UserError
+
+if TYPE_CHECKING:
+    from shoal.runtime.network_file import Network
 
 
 def check(
@@ -13,24 +18,39 @@ def check(
         Path, typer.Argument(metavar="NETWORK.toml", help="The network to look at.")
     ],
 ) -> None:
-    """Say what is wrong with a network file, path by path; exit code 2 if anything is."""
-    from shoal.cli.support.live.networks import read_network
-    from shoal.runtime.network_file import hints
-    from shoal.runtime.tls.endings import endings, remark
+    """Say all that is wrong with a network file and the files that it names, path by path.
 
-    network = read_network(network_file)
-    print(
-        f"{network_file}: brokers {len(network.brokers)}, links {len(network.links)}, "
-        f"system {network.system}: nothing wrong"
-    )
+    Certificates, keys, users, operators, folders, listeners: as they are on this machine.
+    Exit code 2 if anything is wrong; warnings do not count.
+    """
+    from shoal.runtime.checking.checks import check_file
+    from shoal.runtime.network_file import PAGE
+    from shoal.typed_toml import TomlError
+
+    try:
+        found = check_file(network_file)
+    except TomlError as error:
+        raise UserError(str(error)) from error
+    if found.network is not None and not found.faults:
+        _show(network_file, found.network)
+    for warning in found.warnings:
+        print(f"warning: {warning}")
+    if found.faults:
+        lines = list(found.faults)
+        if found.network is None:
+            lines.append("what depends on that has not been looked at")
+        # Where each fault of a key names the page, once more is too much.
+        if not any(PAGE in line for line in lines):
+            lines.append(f"all keys: {PAGE}")
+        raise UserError("\n       ".join(lines))
+
+
+def _show(path: Path, network: Network) -> None:
+    """What a network is whose file is right."""
+    brokers, links = len(network.brokers), len(network.links)
+    print(f"{path}: brokers {brokers}, links {links}, system {network.system}: nothing wrong")
     for stranger in network.strangers():
         print(f"{stranger}; it has no effect unless one of that name joins")
-    for hint in hints(network):
-        print(f"warning: {hint}")
-    ending = [row for broker in network.brokers for row in endings(network, broker.name)]
-    for words in dict.fromkeys(map(remark, ending)):
-        if words:
-            print(f"warning: {words}")
     limits = network.limits
     print(
         f"a client may send packets of {limits.maximum_packet_size:,} bytes, and subscribe to "

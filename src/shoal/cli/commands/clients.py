@@ -11,8 +11,6 @@ from urllib.parse import urlencode
 import typer
 from rich.console import Console
 from rich.filesize import decimal
-from rich.table import Table
-from rich.text import Text
 
 from shoal.cli.support.errors import UserError
 from shoal.cli.support.live.operators import (
@@ -22,6 +20,7 @@ from shoal.cli.support.live.operators import (
     read_caller,
 )
 from shoal.cli.support.live.statuses import Statuses, admin_addresses, ask_status, problem_of
+from shoal.cli.support.rows import show_rows
 
 if TYPE_CHECKING:
     from shoal.runtime.network_file import Network
@@ -119,10 +118,7 @@ def _where_they_are(rows: list[Row]) -> list[Row]:
 
 
 def _show(rows: list[Row], most: int, *, is_sought: bool) -> None:
-    """A table that has whole identifiers on a terminal of 80 columns.
-
-    What is nothing for all, as most of it is where all is well, is a line below.
-    """
+    """Rows with whole identifiers; what is nothing for all, as most is, is a line below."""
     console = Console(highlight=False)
     if not rows:
         console.print("no such client" if is_sought else "no clients")
@@ -130,23 +126,26 @@ def _show(rows: list[Row], most: int, *, is_sought: bool) -> None:
     shown = rows[:most]
     nothing = [name for name in _COUNTS if not any(row.get(name) for row in shown)]
     has_users = any(row["user"] for row in shown)
-    table = Table("client", *(["user"] if has_users else []), "broker", "from")
-    for column in table.columns:
-        column.overflow = "fold"
-    for name, heading in _COUNTS.items():
-        if name not in nothing:
-            table.add_column(heading, justify="right", overflow="fold")
-    for row in shown:
-        names = (row["client"], *([row["user"]] if has_users else []), row["broker"], _place(row))
-        table.add_row(
-            *map(Text, names),
-            *(
-                decimal(row[name]) if name == "waiting_bytes" else f"{row.get(name, 0):,}"
-                for name in _COUNTS
-                if name not in nothing
-            ),
-        )
-    console.print(table)
+    counts = {key: heading for key, heading in _COUNTS.items() if key not in nothing}
+    headings = ["client", *(["user"] if has_users else []), "broker", "from", *counts.values()]
+    show_rows(
+        console,
+        headings,
+        [
+            [
+                row["client"],
+                *([row["user"]] if has_users else []),
+                row["broker"],
+                _place(row),
+                *(
+                    decimal(row[key]) if key == "waiting_bytes" else f"{row.get(key, 0):,}"
+                    for key in counts
+                ),
+            ]
+            for row in shown
+        ],
+        numbers=list(counts.values()),
+    )
     if nothing:
         console.print(f"0 for all: {', '.join(_COUNTS[name] for name in nothing)}", soft_wrap=True)
     if len(rows) > most:

@@ -29,6 +29,7 @@ from shoal.cli.support.demo_live import prepare_live, replay_live
 from shoal.cli.support.errors import STOPPED_EXIT_CODE, UserError
 from shoal.cli.support.outcome import outcome_table, verdict_line
 from shoal.cli.support.replay_outcome import show_replays
+from shoal.cli.support.rows import show_table
 from shoal.cli.support.spark import only_session, spark_mistakes
 from shoal.cli.support.steps import Steps
 
@@ -114,7 +115,7 @@ def demo(
     except (SimulationDiedError, OSError, ValueError) as error:
         raise UserError(str(error)) from error
     console = Console()
-    console.print(outcome_table(runs))
+    show_table(console, outcome_table(runs))
     for sentence in sentences(runs):
         console.print(sentence, soft_wrap=True, highlight=False)
     console.print()

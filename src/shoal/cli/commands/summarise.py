@@ -53,6 +53,7 @@ def summarise(
         inputs=[*runs, truth],
     )
     from shoal.cli.support.outcome import outcome_table, verdict_line
+    from shoal.cli.support.rows import show_table
     from shoal.pipeline.checks.provenance import judge_of
     from shoal.report.comparison import sentences
     from shoal.report.inputs import ReportError, read_runs
@@ -62,7 +63,7 @@ def summarise(
     except ReportError as error:
         raise UserError(str(error)) from None
     console = Console()
-    console.print(outcome_table(compared))
+    show_table(console, outcome_table(compared))
     for sentence in sentences(compared):
         console.print(sentence, soft_wrap=True, highlight=False)
     console.print(verdict_line(compared, judge_of(truth)), soft_wrap=True)

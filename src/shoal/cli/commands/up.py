@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from shoal.cli.support.errors import UserError
+from shoal.cli.support.rows import show_table
 from shoal.cli.support.up_network import NetworkOptions, with_size_options
 from shoal.overlays.registry import SYSTEMS
 
@@ -145,7 +146,7 @@ def _show(network: Network, path: Path, left: Collection[str]) -> None:
         links = [there] if network.links else []
         table.add_row(broker.name, broker.mqtt, *websocket, broker.admin, *links)
     console = Console()
-    console.print(table)
+    show_table(console, table)
     if SYSTEMS[network.system].shape.opens_links:
         console.print("brokers open their links themselves", highlight=False)
     if left:

@@ -38,6 +38,8 @@ from shoal.model import EVERYTHING, Attributes, Filter
 # Leaves that are looked at in one step; and what asks for content counts as so many places more.
 STEP = 1_000
 CONTENT_PLACES = 4
+# Of no more filters it is looked for one in their middle.
+_FEW = 5_000
 # A walk that others' topic filters come in between begins anew so many times.
 MOST_BEGUN = 10
 
@@ -105,6 +107,8 @@ class TopicIndex:
         self._changes = 0
         # Of leaves with wildcards, any of which may match; of the others only one does.
         self._wild_weight = 0
+        # How many were named by `asked`.
+        self._asked = 0
         self._exact_weights = Largest()
 
     def __len__(self) -> int:
@@ -241,6 +245,25 @@ class TopicIndex:
             if places >= STEP:
                 yield places
                 places = 0
+
+    def asked(self, topic: str, most: int) -> Iterator[tuple[Any, list[Any], int]]:
+        """Of each topic filter that matches: an id of those that ask for no content, and how many
+        there are; then None, so many of those that do, and how many there are.
+
+        Members of groups are left out.  Which filters are named changes from one call to the next.
+        Of a topic that was not asked about lately nothing is said: to walk there may take long.
+        """
+        found = self._cache.get(topic)
+        for leaf in () if found is None else found.leaves:
+            if leaf.plain:
+                yield next(iter(leaf.plain)), [], len(leaf.plain)
+            if leaf.content is not None:
+                count = len(leaf.content)
+                self._asked += most
+                start = self._asked % count if count <= _FEW else 0
+                some = leaf.content.ids_from(start, most)
+                if some:
+                    yield None, some, count
 
     def prepare(self, topic: str, attributes: Attributes, work_us: float) -> bool:
         """As `MatchIndex.prepare`; nobody is chosen."""

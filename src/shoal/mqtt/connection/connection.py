@@ -32,7 +32,7 @@ from __future__ import annotations
 from typing import Any
 
 from shoal.broker.life_cycle import IGNORED, LifeCycle, does
-from shoal.mqtt.access import Admission, Credentials
+from shoal.mqtt.access import Admission, Credentials, Permissions
 from shoal.mqtt.codec.decoder import MAX_PACKET_BYTES
 from shoal.mqtt.codec.errors import MqttError, protocol_error
 from shoal.mqtt.codec.packets import Connect, Disconnect, Packet
@@ -151,6 +151,11 @@ class Connection(Standing):
         if self._entering is not None:
             self._enter(self._entering, admission, now_us)
             self._handle_held(now_us)
+
+    def grant(self, permissions: Permissions) -> None:
+        """From now on the client may do this."""
+        if self._serving is not None:
+            self._serving.grant(permissions)
 
     def give_up(self, reason: str, now_us: int) -> None:
         """Its packet, whose end has not come, has to go."""

@@ -89,9 +89,6 @@ class Incoming:
         # As the client was told, whatever they are later.
         self._limits = house.limits
         self._session = session
-        self._permissions = permissions
-        # Whether it may publish to all topics but the broker's own.
-        self._is_free = permissions is ALL_PERMISSIONS
         self._outlet = outlet
         # What a client that only listens never needs is None until it is needed.
         # QoS 2 publications of this connection that are not released yet; of MQTT 5 only.
@@ -99,12 +96,19 @@ class Incoming:
         # The topics that aliases stand for, and how many characters they have together.
         self._aliases: dict[int, str] | None = None
         self._aliased = 0
-        self._may_publish: dict[str, bool] | None = None
-        self._permitted = 0
+        self.grant(permissions)
         # Oldest first; the oldest is not settled.
         self._owed: deque[Owed] | None = None
         # For how many turns the next publication has been prepared.
         self._turns = 0
+
+    def grant(self, permissions: Permissions) -> None:
+        """From now on the client may do this; earlier answers about topics are forgotten."""
+        self._permissions = permissions
+        # Whether it may publish to all topics but the broker's own.
+        self._is_free = permissions is ALL_PERMISSIONS
+        self._may_publish: dict[str, bool] | None = None
+        self._permitted = 0
 
     @property
     def is_full(self) -> bool:

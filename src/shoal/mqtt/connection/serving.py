@@ -61,6 +61,13 @@ class Serving:
         # A request that is answered in part.
         self._asked: Granting | TakingBack | None = None
 
+    def grant(self, permissions: Permissions) -> None:
+        """From now on the client may do this; so for the rest of a SUBSCRIBE."""
+        self._permissions = permissions
+        if isinstance(self._asked, Granting):
+            self._asked.permissions = permissions
+        self.incoming.grant(permissions)
+
     def take(self, packets: list[Packet], first: int, now_us: int) -> int:
         """As `_take`; what its answers have made room for is sent behind them, together."""
         place = self._take(packets, first, now_us)

@@ -182,3 +182,6 @@ class Newcomer:
 
     def took(self, now_us: int) -> None:
         """There is nobody to write to."""
+
+    def grant(self, permissions: Permissions) -> None:
+        """There is nobody whose rights could change."""

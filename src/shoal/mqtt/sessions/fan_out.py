@@ -51,6 +51,7 @@ class FanOut:
         self._subscriptions = subscriptions
         self._statistics = statistics
         self._gathered: list[Message] = []
+        self._batches = 0
         # Where topics change in it, and what is known of each; and the last topic.
         self._runs: list[_Run] = []
         self._topic: str | None = None
@@ -83,6 +84,7 @@ class FanOut:
 
     def _route(self, message: Message, now_us: int) -> int:
         topic = message.topic
+        self._statistics.routed = message
         known = self._subscriptions.known.get(topic)
         if known is None:
             if not self._subscriptions.is_looking_for(topic):
@@ -271,6 +273,9 @@ class FanOut:
         if len(messages) == 1:
             self.route(messages[0], self._now_us)
             return
+        # A prime, so that no rhythm of publishers has always the same one looked at.
+        self._batches += 1
+        self._statistics.routed = messages[self._batches * 7_919 % len(messages)]
         forms: list[_Form] = [(message, ()) for message in messages]
         lanes = self._lanes(messages, runs, forms)
         steps = self._steps_of_lanes(lanes, forms)

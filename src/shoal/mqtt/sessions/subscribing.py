@@ -72,7 +72,7 @@ class Granting:
     ) -> None:
         self._subscribing = subscribing
         self._session = session
-        self._permissions = permissions
+        self.permissions = permissions
         self.packet = packet
         self._reader: FilterReader | None = None
         self._grants: list[Grant] = []
@@ -94,7 +94,7 @@ class Granting:
         while work < most and not self.is_done:
             request = packet.requests[len(self._grants)]
             grant = self._subscribing.grant(
-                self._session, self._permissions, request, self._reader, packet.properties
+                self._session, self.permissions, request, self._reader, packet.properties
             )
             self._grants.append(grant)
             work += FILTER_WORK + self._reader.take_work()

@@ -87,6 +87,12 @@ class Lingering(asyncio.Protocol):
         """How many bytes are still to be written to the client."""
         return self._transport.get_write_buffer_size()
 
+    def certificate(self) -> bytes | None:
+        """What the client has shown in TLS, in DER."""
+        shaken = self._transport.get_extra_info("ssl_object")
+        shown: bytes | None = None if shaken is None else shaken.getpeercert(binary_form=True)
+        return shown
+
     def _say_goodbye(self) -> None:
         """What is said last."""
 

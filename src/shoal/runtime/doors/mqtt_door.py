@@ -18,7 +18,7 @@ from shoal.broker.custody import Custody, is_assured
 from shoal.broker.effects import Deliver, Requested
 from shoal.broker.messages import Advertise, Message, Publish
 from shoal.model import BrokerId, ClientId
-from shoal.mqtt.access import Credentials
+from shoal.mqtt.access import Credentials, Permissions
 from shoal.mqtt.broker_clients import BrokerClients
 from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.connection.connection import Connection
@@ -46,6 +46,7 @@ from shoal.runtime.storage.journal_files import JournalFiles, Sync
 from shoal.runtime.storage.journal_writer import JournalWriter
 from shoal.runtime.tls.contexts import certified_names
 from shoal.runtime.tls.listener import Listener, listen
+from shoal.runtime.traffic.watch import Traffic
 
 _MICROSECONDS = 1_000_000
 # What is delivered before the loop is through with what is ready: who must wait for readers is
@@ -53,6 +54,8 @@ _MICROSECONDS = 1_000_000
 MOST_DELIVERED = 1_000
 # How long a unit of work takes (see `TURN` in `mqtt.connection.serving`).
 WORK_US = 15
+# What a client may do, None if it is to be closed.
+Permitted = Callable[[Credentials], Permissions | None]
 
 _log = logging.getLogger(__name__)
 
@@ -89,6 +92,7 @@ class MqttDoor:
             json=json,
         )
         self._audit = Audit(node.clock.now_us)
+        self.traffic = Traffic(self.clients, json, node.clock.now_us)
         self._publishers = publishers
         self._delivered: list[Deliver] = []
         self.journal = JournalWriter(node, self.clients, files, sync) if files else None
@@ -180,12 +184,29 @@ class MqttDoor:
         self.node.schedule_flush()
 
     def renew(
-        self, limits: Limits, access: LateAccess, stays: Callable[[Credentials], bool]
+        self,
+        limits: Limits,
+        access: LateAccess,
+        permissions: Permitted,
     ) -> None:
         """From now on these hold (see `BrokerClients.renew`)."""
         self._waiting.access = access
-        self.carry_out(self.clients.renew(limits, access, stays, self.node.clock.now_us()))
+        self.carry_out(self.clients.renew(limits, access, permissions, self.node.clock.now_us()))
         self.node.schedule_flush()
+
+    def certified(self, is_trusted: Callable[[bytes], bool], permissions: Permitted) -> Permitted:
+        """As `permissions`, but for clients whose certificates are not trusted any more."""
+
+        def permitted(credentials: Credentials) -> Permissions | None:
+            connection = self.clients.connection(credentials.client_id)
+            if credentials.certificate is not None and connection is not None:
+                socket = self._sockets.get(connection)
+                shown = None if socket is None else socket.certificate()
+                if shown is not None and not is_trusted(shown):
+                    return None
+            return permissions(credentials)
+
+        return permitted
 
     def stop_listening(self) -> None:
         """Take nobody in any more."""
@@ -398,6 +419,8 @@ class MqttDoor:
             self._audit.write(self.clients.statistics.notices)
         if self.clients.backlog.is_full != self._is_full:
             self._tell_of_queues()
+        if now_us >= self.traffic.due_us:
+            self.traffic.look(now_us)
         if now_us >= self._slow_readers.due_us:
             self._slow_readers.see(self.clients.patience.behind, self._sockets, now_us)
         self._waiting.read_on()

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 
-from shoal.mqtt.access import Admission
+from shoal.mqtt.access import Credentials
 from shoal.mqtt.connection.connection import Connection
 from shoal.mqtt.connection.effects import ClientEffect
 from shoal.mqtt.sessions.delivering.outgoing import ClientConnection
@@ -123,12 +123,18 @@ class Waiting:
         socket.pause_reading()
         credentials = self.access.take_owed() if self.access is not None else None
         if self.access is not None and credentials is not None:
-            answer = self.access.answer(credentials, socket.is_gone)
-            task = asyncio.create_task(self._admit(connection, answer))
+            task = asyncio.create_task(self._admit(connection, credentials, socket.is_gone))
             self._admissions.add(task)
             task.add_done_callback(self._admissions.discard)
 
-    async def _admit(self, connection: Connection, answer: Awaitable[Admission]) -> None:
-        self._carry_out(connection.admitted(await answer, self._node.clock.now_us()))
+    async def _admit(
+        self, connection: Connection, credentials: Credentials, is_gone: Callable[[], bool]
+    ) -> None:
+        access = None
+        while access is not self.access:  # users and rules may change while a password is checked
+            access = self.access
+            assert access is not None
+            admission = await access.answer(credentials, is_gone)
+        self._carry_out(connection.admitted(admission, self._node.clock.now_us()))
         self._unread.happened_to(connection)
         self._node.schedule_flush()

@@ -10,11 +10,16 @@
 | /subscriptions | what clients ask for, a page of it; `next` is the query of the next one |
 | /why | what the broker knows of a publication and a client that may get it |
 | /onward | where a publication goes from the broker; `shoal why` follows it from one to the next |
+| /retained | what is retained on topics that a `filter` matches, a page of it; no payloads |
+| /top | who publishes most, to which topics, and which filters cost most, by samples |
+| /prometheus/targets | the brokers, those that joined among them, as `http_sd_config` reads it |
 | /survey | what a planner has to know of its system; `shoal plan dynatops --network` asks |
 | /leave | by POST: the broker begins to leave its network, 202; 409 and why if it cannot |
 | /move | by POST, `client` and `broker` in the query: 202 when it is there; 409 and why not |
 | /rearrange | by POST, `do` and more in the query, what brokers of `dynatops` are to do; as above |
 | /drain | by POST: the broker begins to send its clients away, and takes nobody in; as above |
+| /delete-session | by POST, `client`: its session ends, and its connection; as above |
+| /delete-retained | by POST, `filter`: what is retained on such topics goes; as above |
 | /undrain | by POST: it takes clients in again; as above |
 
 A web page in somebody's browser can send a POST to a port of that machine, but not with a header of
@@ -43,6 +48,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from shoal.mqtt.notices import Party
 from shoal.runtime.addresses import Address
 from shoal.runtime.operations.admin_access import AdminAccess
 from shoal.runtime.operations.metrics import render
@@ -52,7 +58,7 @@ Status = Callable[[], Mapping[str, Any]]
 # What is missing until the broker is ready; nothing when it is.
 Missing = Callable[[], list[str]]
 # A page of the answer to a question, by the query.
-Page = Callable[[Mapping[str, str]], Awaitable[Mapping[str, Any]]]
+Page = Callable[[Mapping[str, str]], Awaitable[Mapping[str, Any] | list[dict[str, Any]]]]
 # Does what the operator asks for, by the query and who it is (OPERATOR); why not, or nothing.
 Order = Callable[[Mapping[str, str]], Awaitable[str]]
 Answer = Callable[[Request], Awaitable[Response]]
@@ -111,7 +117,14 @@ def admin_app(
         if request.headers.get("x-shoal") != name:
             return JSONResponse({"problem": f"say so: X-Shoal: {name}"}, 403)
         said = {**request.query_params, OPERATOR: request.state.operator}
+        where = str(Address(*request.client)) if request.client is not None else None
+        client, operator = said.get("client", ""), request.state.operator
+        who, path = Party(client, operator, where), request.url.path
+        change = ", ".join(f"{key}={text}" for key, text in request.query_params.items())
+        access.note_order("ordered", who, path, change)
         problem = await orders[name](said)
+        outcome = "order refused" if problem else "order carried out"
+        access.note_order(outcome, who, path, f"{change}: {problem}" if problem else change)
         return JSONResponse({"problem": problem}, 409 if problem else 202)
 
     async def answer(request: Request) -> Response:
@@ -119,7 +132,7 @@ def admin_app(
             page = await questions[request.url.path.removeprefix("/")](request.query_params)
         except ValueError as error:
             return JSONResponse({"problem": str(error)}, 400)
-        return JSONResponse(dict(page))
+        return JSONResponse(page if isinstance(page, list) else dict(page))
 
     async def metrics(request: Request) -> Response:
         return Response(render(figures), media_type=CONTENT_TYPE_LATEST)

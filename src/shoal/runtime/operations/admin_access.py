@@ -58,11 +58,11 @@ class AdminAccess:
 
     def renew(self, section: AdminSection) -> None:
         """As the section is now; AccessError changes nothing."""
-        users = read_users(section.passwords, "admin.passwords")
+        self.operators = read_users(section.passwords, "admin.passwords")
         self._is_open = not section.knows_operators
         self._is_guarded = section.is_guarded
         self._orders = section.orders
-        self._checks = PasswordChecks(partial(check_password, users))
+        self._checks = PasswordChecks(partial(check_password, self.operators))
         self._secret = secrets.token_bytes(32)
         self._right: set[bytes] = set()
 
@@ -90,10 +90,12 @@ class AdminAccess:
             code = ReasonCode.NOT_AUTHORIZED
             self._notices.refuse("operator refused", code, who, path, verdict.why)
             self._wake()
-        elif is_order:
-            self._notices.note("ordered", who, path, "")
-            self._wake()
         return verdict
+
+    def note_order(self, what: str, who: Party, path: str, why: str) -> None:
+        """An operator has given an order, or it was carried out, or not."""
+        self._notices.note(what, who, path, why, is_order=True)
+        self._wake()
 
     def garbled(self, address: str | None) -> None:
         """Who is connected from there says what is no HTTP: a client of MQTT, or a scanner."""

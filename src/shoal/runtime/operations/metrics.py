@@ -10,12 +10,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+)
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from shoal.overlays.registry import SYSTEMS
 from shoal.overlays.trace_rows import SHARED_RECORDS
+from shoal.runtime.traffic.latency import BUCKETS, ELSEWHERE, HERE
 
 # What brokers refuse each other or clients' libraries is apart from what clients are refused.
 _TABLES = {"refusals": "protocol_refusals"}
@@ -91,6 +97,7 @@ class Metrics(Collector):
         if journal:
             for key, (name, text) in _JOURNAL.items():
                 yield GaugeMetricFamily(name, text, value=float(journal[key]))
+        yield from _latency_metrics(status.get("latency") or {})
         yield _certificate_metric(status.get("certificates", ()))
         yield from _link_metrics(status.get("links", ()))
 
@@ -136,6 +143,27 @@ def _move_metrics(clients: Mapping[str, Any]) -> Iterator[Metric]:
     for outcome, count in clients.get("moves", {}).items():
         moves.add_metric([outcome], count)
     yield moves
+
+
+def _latency_metrics(latency: Mapping[str, Any]) -> Iterator[Metric]:
+    """How long deliveries take, by where they were published: one clock, or two machines' ones."""
+    family = HistogramMetricFamily(
+        "shoal_delivery_seconds",
+        "From coming in at the first broker to being written to clients, by samples; published "
+        "elsewhere: by two machines' clocks.",
+        labels=["published"],
+    )
+    for where in (HERE, ELSEWHERE):
+        if found := latency.get(where):
+            ends = [*map(str, BUCKETS), "+Inf"]
+            buckets = list(zip(ends, map(float, found["buckets"]), strict=True))
+            family.add_metric([where], buckets, found["sum_s"])
+    yield family
+    yield CounterMetricFamily(
+        "shoal_delivery_ahead",
+        "Sampled deliveries that came before they were published: clocks differ.",
+        value=latency.get("ahead", 0),
+    )
 
 
 def _certificate_metric(rows: Iterable[Mapping[str, Any]]) -> GaugeMetricFamily:

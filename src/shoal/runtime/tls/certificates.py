@@ -1,23 +1,24 @@
 """One broker's certificates, those of its links, its clients' listeners and its admin port.
 
-They can be renewed while it runs; whether there are any, and whether clients need some, cannot.
+They can be renewed while it runs, and authorities replaced; whether there are any certificates, and
+whether clients need some, cannot be changed.
 """
 
 from __future__ import annotations
 
+import ssl
 from typing import Any
 
 import msgspec
 
 from shoal.model import BrokerId
 from shoal.runtime.network_file import Network
+from shoal.runtime.tls.authorities import Authorities
 from shoal.runtime.tls.contexts import (
+    Replaceable,
     load_admin_context,
     load_client_context,
     load_contexts,
-    renew_admin_context,
-    renew_client_context,
-    renew_contexts,
 )
 from shoal.runtime.tls.endings import endings
 
@@ -30,10 +31,26 @@ class Certificates:
         self._network = network
         tls, client_tls, admin = network.tls, network.client_tls, network.admin
         self.links = load_contexts(tls, name) if tls is not None else None
-        self.clients = load_client_context(client_tls, name) if client_tls is not None else None
-        self.admin = load_admin_context(admin, name) if admin.is_over_tls else None
+        self._clients = self._admin = None
+        if client_tls is not None:
+            self._clients = Replaceable(load_client_context(client_tls, name))
+        if admin.is_over_tls:
+            self._admin = Replaceable(load_admin_context(admin, name))
+        # Who signs clients' certificates, if anybody.
+        path = client_tls.authority if client_tls is not None else ""
+        self.authorities = Authorities(path)
         # When those in use end, whatever the files have become since.
         self.endings = endings(network, name)
+
+    @property
+    def clients(self) -> ssl.SSLContext | None:
+        """For listeners of clients."""
+        return None if self._clients is None else self._clients.context
+
+    @property
+    def admin(self) -> ssl.SSLContext | None:
+        """For the admin port."""
+        return None if self._admin is None else self._admin.context
 
     def renewable(self, network: Network) -> dict[str, Any]:
         """The tables of a network file that `renew` can take over; all their files can be loaded.
@@ -55,11 +72,13 @@ class Certificates:
 
     def renew(self, tables: dict[str, Any]) -> None:
         """Use what these tables name, for connections to come."""
-        if self.links is not None and "tls" in tables:
-            renew_contexts(self.links, tables["tls"], self._name)
-        if self.clients is not None and "client_tls" in tables:
-            renew_client_context(self.clients, tables["client_tls"], self._name)
-        if self.admin is not None and "admin" in tables:
-            renew_admin_context(self.admin, tables["admin"], self._name)
+        made = Certificates(msgspec.structs.replace(self._network, **tables), self._name)
+        if self.links is not None and made.links is not None:
+            self.links.replace(made.links)
+        if self._clients is not None and made.clients is not None:
+            self._clients.replace(made.clients)
+        if self._admin is not None and made.admin is not None:
+            self._admin.replace(made.admin)
+        self.authorities = made.authorities
         self._network = msgspec.structs.replace(self._network, **tables)
         self.endings = endings(self._network, self._name)

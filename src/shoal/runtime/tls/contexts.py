@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ssl
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from shoal.model import BrokerId
 from shoal.runtime.network_sections import AdminSection, ClientTlsSection, TlsSection
@@ -19,11 +19,47 @@ class TlsError(ValueError):
     """Certificates or keys that cannot be used; says which file."""
 
 
-class TlsContexts(NamedTuple):
-    """For connections that come in, and those that go out."""
+class Replaceable:
+    """A listener's `context`, in whose place another one serves connections to come.
 
-    incoming: ssl.SSLContext
-    outgoing: ssl.SSLContext
+    A listener has its context for as long as it listens, and a context trusts for ever what it has
+    once trusted.  So each handshake goes on with the context of today, from its first message on:
+    certificate, key and authorities are its own.  Whether clients need certificates is the first
+    one's word.
+    """
+
+    def __init__(self, context: ssl.SSLContext) -> None:
+        self.context = self._today = context
+        if context.verify_mode != ssl.CERT_NONE:
+            # Who came by a ticket would not have to show a certificate again.
+            context.num_tickets = 0
+            context.options |= ssl.OP_NO_TICKET
+        context.sni_callback = self._choose
+
+    def replace(self, context: ssl.SSLContext) -> None:
+        """From now on this one serves."""
+        self._today = context
+
+    def _choose(self, connection: ssl.SSLObject, _name: str, _first: ssl.SSLContext) -> None:
+        if self._today is not self.context:
+            connection.context = self._today
+
+
+class TlsContexts:
+    """For connections that come in, and those that go out; both can be replaced."""
+
+    def __init__(self, incoming: ssl.SSLContext, outgoing: ssl.SSLContext) -> None:
+        self._incoming = Replaceable(incoming)
+        self.outgoing = outgoing
+
+    @property
+    def incoming(self) -> ssl.SSLContext:
+        return self._incoming.context
+
+    def replace(self, other: TlsContexts) -> None:
+        """From now on those of the other serve."""
+        self._incoming.replace(other.incoming)
+        self.outgoing = other.outgoing
 
 
 def load_contexts(section: TlsSection, broker: BrokerId) -> TlsContexts:
@@ -36,10 +72,9 @@ def load_contexts(section: TlsSection, broker: BrokerId) -> TlsContexts:
     for key, path in files.items():
         if not Path(path).is_file():
             raise TlsError(f"tls.{key}: no file {path}")
-    contexts = TlsContexts(
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    )
-    for context in contexts:
+    incoming = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    outgoing = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    for context in (incoming, outgoing):
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.check_hostname = False  # names are brokers', see above
         context.verify_mode = ssl.CERT_REQUIRED
@@ -51,7 +86,7 @@ def load_contexts(section: TlsSection, broker: BrokerId) -> TlsContexts:
             context.load_cert_chain(files["certificate"], files["key"])
         except ssl.SSLError as error:
             raise TlsError(f"tls.certificate: {files['certificate']}: {error}") from None
-    return contexts
+    return TlsContexts(incoming, outgoing)
 
 
 def load_client_context(section: ClientTlsSection, broker: BrokerId) -> ssl.SSLContext:
@@ -82,43 +117,6 @@ def _listening_context(
     except OSError as error:  # TLS's own errors are among them
         raise TlsError(f"{where}: {certificate}, {key}: {error}") from None
     return context
-
-
-def renew_contexts(contexts: TlsContexts, section: TlsSection, broker: BrokerId) -> None:
-    """Use what is in these files, which can be loaded, for connections to come.
-
-    An authority that is no longer named is trusted until the broker starts again.
-    """
-    for context in contexts:
-        context.load_verify_locations(section.authority.format(broker=broker))
-        context.load_cert_chain(
-            section.certificate.format(broker=broker), section.key.format(broker=broker)
-        )
-
-
-def renew_client_context(
-    context: ssl.SSLContext, section: ClientTlsSection, broker: BrokerId
-) -> None:
-    """As `renew_contexts`, for listeners that clients connect to."""
-    _renew(context, section, broker, section.authority)
-
-
-def renew_admin_context(context: ssl.SSLContext, section: AdminSection, broker: BrokerId) -> None:
-    """As `renew_contexts`, for an admin port."""
-    _renew(context, section, broker, section.operator_authority)
-
-
-def _renew(
-    context: ssl.SSLContext,
-    section: ClientTlsSection | AdminSection,
-    broker: BrokerId,
-    authority: str,
-) -> None:
-    context.load_cert_chain(
-        section.certificate.format(broker=broker), section.key.format(broker=broker)
-    )
-    if authority:
-        context.load_verify_locations(authority)
 
 
 def certified_names(certificate: dict[str, Any] | None) -> set[str]:

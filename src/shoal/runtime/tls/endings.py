@@ -56,6 +56,12 @@ def _ends_s(path: str) -> list[float]:
     return [each.not_valid_after_utc.timestamp() for each in read]
 
 
+def ended(row: dict[str, Any], now_s: float | None = None) -> bool:
+    """Whether a certificate is not good any more."""
+    end_s: float = row["ends_s"]
+    return end_s <= (time.time() if now_s is None else now_s)
+
+
 def remark(row: dict[str, Any], now_s: float | None = None) -> str:
     """That a certificate has ended or will soon, in words; empty where there is time.
 

@@ -40,6 +40,10 @@ class Statuses(dict[str, "dict[str, Any] | None"]):
             return f"does not say: {self.refusals[broker]}"
         return self.silences.get(broker, "does not answer")
 
+    def only(self, broker: str) -> Statuses:
+        """What one broker answers."""
+        return Statuses({broker: self[broker]}, self.refusals, self.silences)
+
     def shown(self, table: str) -> list[dict[str, Any]]:
         """The last rows of a table of the trace, of all brokers, in their order at each."""
         answers = [each["shown"] for each in self.values() if each is not None]

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from shoal.mqtt.access import Admission, Credentials
+from shoal.mqtt.access import Admission, Credentials, Permissions
 from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.messages import Message
 from shoal.mqtt.notices import Party
@@ -73,6 +73,9 @@ class ClientConnection(Protocol):
 
     def took(self, now_us: int) -> None:
         """Some of what was written has gone out to the client."""
+
+    def grant(self, permissions: Permissions) -> None:
+        """From now on the client may do this."""
 
 
 class ClientOutlet(Protocol):

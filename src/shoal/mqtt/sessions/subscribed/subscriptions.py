@@ -304,6 +304,20 @@ class Subscriptions:
         found = self._groups.get(group)
         return None if found is None else found.choose(is_any=is_any)
 
+    def asked(
+        self, topic: str, most: int
+    ) -> Iterator[tuple[ClientSubscription | None, list[ClientSubscription], int]]:
+        """The topic filters that match a topic, and of each so many that ask for content.
+
+        First one of those that get everything, if it is about them, and how many there are; else
+        some that ask for content, and how many do.
+        """
+        for plain, asking, among in self._index.asked(topic, most):
+            if plain is None:
+                yield None, [each for each in asking if isinstance(each, ClientSubscription)], among
+            elif isinstance(plain, ClientSubscription):
+                yield plain, [], among
+
     def _tell(self, subscription: ClientSubscription) -> None:
         if self.at_change is not None:
             self.at_change(subscription)

@@ -28,6 +28,7 @@ from shoal.runtime.doors.entry.passwords import PasswordHash, check_password, pa
 from shoal.runtime.network_sections import AccessSection, RuleSection
 
 EVERYBODY = "*"
+ALL = "#"
 # Characters that mean something in a topic filter; a name with one could widen a rule.
 _WILDCARDS = frozenset("+#/")
 _BAD_PASSWORD = Admission(
@@ -74,19 +75,39 @@ class _Granted:
     def __init__(self, patterns: list[list[str]]) -> None:
         self._publish, self._subscribe = patterns
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Granted) and (self._publish, self._subscribe) == (
-            other._publish,
-            other._subscribe,
+    def includes(self, other: Permissions) -> bool:
+        """Whether all that the other grants is granted here; False where that is not sure.
+
+        Each pattern of the other must be covered by one pattern here, not by several together.
+        """
+        theirs = ([ALL], [ALL]) if other is ALL_PERMISSIONS else _patterns(other)
+        return theirs is not None and all(
+            any(_covers(granted, pattern) for granted in mine)
+            for mine, wanted in zip((self._publish, self._subscribe), theirs, strict=True)
+            for pattern in set(wanted).difference(mine)
         )
 
-    __hash__ = None  # type: ignore[assignment]
+    @property
+    def patterns(self) -> tuple[list[str], list[str]]:
+        """What may be published, and what may be subscribed to."""
+        return self._publish, self._subscribe
 
     def may_publish(self, topic: str) -> bool:
         return any(topic_matches(pattern, topic) for pattern in self._publish)
 
     def may_subscribe(self, topic_filter: str) -> bool:
         return any(_covers(pattern, topic_filter) for pattern in self._subscribe)
+
+
+def includes(granted: Permissions, before: Permissions) -> bool:
+    """Whether a client that has these permissions now lost none of those it had before."""
+    if granted is ALL_PERMISSIONS:
+        return True
+    return isinstance(granted, _Granted) and granted.includes(before)
+
+
+def _patterns(permissions: Permissions) -> tuple[list[str], list[str]] | None:
+    return permissions.patterns if isinstance(permissions, _Granted) else None
 
 
 def _fill(pattern: str, user: str, client_id: str) -> str | None:
@@ -120,9 +141,9 @@ class NetworkAccess:
     def __init__(self, section: AccessSection) -> None:
         self._is_open = section.anonymous
         self._rules = Rules(section.rules)
-        self._users = read_users(section.passwords, "access.passwords")
+        self.users = read_users(section.passwords, "access.passwords")
         self._owed: Credentials | None = None
-        self._checks = PasswordChecks(partial(check_password, self._users))
+        self._checks = PasswordChecks(partial(check_password, self.users))
 
     def admit(self, credentials: Credentials) -> Admission | None:
         """The answer, or None when a password must be checked first (see `answer`)."""
@@ -130,7 +151,7 @@ class NetworkAccess:
             return self._welcome(credentials.certificate, credentials)
         if credentials.username is None:
             return self._welcome("", credentials) if self._is_open else _NOBODY
-        if not self._users and self._is_open:
+        if not self.users and self._is_open:
             return self._welcome("", credentials)  # names mean nothing here
         self._owed = credentials
         return None
@@ -148,18 +169,24 @@ class NetworkAccess:
             return _BUSY
         return self._welcome(user, credentials) if right else _BAD_PASSWORD
 
-    def agrees(self, other: NetworkAccess, credentials: Credentials) -> bool:
-        """Whether a client that this has let in is let in by the other, to do the same."""
-        return self._standing(credentials) == other._standing(credentials)
+    def renewed(self, after: NetworkAccess, credentials: Credentials) -> Permissions | None:
+        """What a client that this has let in may do by the access that comes after this.
+
+        None if it has lost something: its user, its password or a right.
+        """
+        before, now = self._standing(credentials), after._standing(credentials)
+        if before is None or now is None or before[0] != now[0]:
+            return None
+        return now[1] if includes(now[1], before[1]) else None
 
     def _standing(self, credentials: Credentials) -> tuple[PasswordHash | None, Permissions] | None:
         """What a client's password is, and what it may do; None if it is not let in."""
         client_id, user = credentials.client_id, credentials.username
         if credentials.certificate is not None:
             return None, self._rules.of(credentials.certificate, client_id)
-        if user is None or (not self._users and self._is_open):
+        if user is None or (not self.users and self._is_open):
             return (None, self._rules.of("", client_id)) if self._is_open else None
-        known = self._users.get(user)
+        known = self.users.get(user)
         return None if known is None else (known, self._rules.of(user, client_id))
 
     def _welcome(self, user: str, credentials: Credentials) -> Admission:

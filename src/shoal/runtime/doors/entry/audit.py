@@ -41,7 +41,7 @@ class Audit:
         now_us = self._now_us()
         for notice in notices:
             bucket = self._bucket(notice, now_us)
-            if not bucket.take(now_us) or not self._all.take(now_us):
+            if not notice.is_order and not (bucket.take(now_us) and self._all.take(now_us)):
                 continue
             extra: dict[str, str | int] = {
                 "client": _short(notice.who.client),

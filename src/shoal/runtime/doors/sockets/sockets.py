@@ -44,6 +44,9 @@ class Socket(Protocol):
     def unwritten(self) -> int:
         """How many bytes are still to be written to the client."""
 
+    def certificate(self) -> bytes | None:
+        """What the client has shown in TLS, in DER."""
+
 
 class House(Protocol):
     """What a network connection tells the door that it leads to (see `mqtt_door`).

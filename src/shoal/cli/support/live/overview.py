@@ -1,0 +1,193 @@
+"""A live network in a table of a line for each broker, and what is known of each beyond that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.filesize import decimal
+from rich.table import Table
+
+from shoal.cli.support.live.statuses import Statuses, clock
+from shoal.cli.support.live.wrongs import duration, is_well, link_words
+from shoal.overlays.trace_rows import Told
+
+DECISIONS_SHOWN = 10
+# So many characters of neighbours' names fit into a table at 80 columns; more are counted.
+NAMED_LINKS = 18
+
+
+def overview(statuses: Statuses) -> Table:
+    """One line for each broker, those that are not ready first; no wider than 80 columns."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for column in ("broker", "state", "up for", "links"):
+        table.add_column(column, no_wrap=True)
+    for column in ("clients", "publications", "deliveries"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for name, found in sorted(statuses.items(), key=lambda row: _urgency(row[1])):
+        if found is None:
+            table.add_row(name, "[red]no answer[/red]")
+            continue
+        counts, mqtt = found["counts"], found["mqtt"]
+        alone = not found["links"]
+        table.add_row(
+            name,
+            _state(found),
+            duration(found.get("uptime_s")),
+            _links(found["links"]),
+            f"{mqtt['connected']:,}",
+            f"{mqtt['publications'] if alone else counts.get('publications_in', 0):,}",
+            f"{mqtt['deliveries']:,}",
+        )
+    return table
+
+
+def summary(statuses: Statuses) -> str:
+    """How many brokers are ready."""
+    ready = sum(found is not None and bool(found["ready"]) for found in statuses.values())
+    if ready == len(statuses):
+        return f"all {ready} brokers are ready" if ready > 1 else f"{next(iter(statuses))} is ready"
+    return f"[red]{ready} of {len(statuses)} brokers are ready[/red]"
+
+
+def footnotes(statuses: Statuses) -> Iterator[str]:
+    """What is good to know where nothing is wrong, a line each."""
+    free = {
+        name: row["free_bytes"]
+        for name, row in _journals(statuses).items()
+        if "free_bytes" in row  # brokers of an earlier version do not say
+    }
+    if free:
+        least = min(free, key=lambda name: free[name])
+        yield f"free on their disks: {decimal(free[least])} at least ({least})"
+    yield from _latency(statuses)
+    refused = {
+        name: sum(row["count"] for row in (found or {}).get("mqtt", {}).get("refusals", ()))
+        for name, found in statuses.items()
+    }
+    if any(refused.values()):
+        words = ", ".join(f"{name} {count:,}" for name, count in refused.items() if count)
+        yield f"refused since they started: {words} (--details says what)"
+
+
+def _latency(statuses: Statuses) -> Iterator[str]:
+    """How long deliveries take at the broker where they take longest."""
+    found = {
+        name: latency
+        for name, status in statuses.items()
+        if (latency := ((status or {}).get("latency") or {}).get("here"))
+        and latency["p99_s"] is not None
+    }
+    if found:
+        slowest = max(found, key=lambda name: found[name]["p99_s"])
+        words = latency_words(found[slowest])
+        yield f"delivery to clients of the same broker: {words} at most ({slowest})"
+
+
+def latency_words(found: Mapping[str, Any]) -> str:
+    """
+    >>> latency_words({"p50_s": 0.0004, "p99_s": 0.012})
+    'p50 0.4 ms, p99 12 ms'
+    """
+    return ", ".join(f"{key[:3]} {1e3 * found[key]:.2g} ms" for key in ("p50_s", "p99_s"))
+
+
+def details(console: Console, statuses: Statuses, records: Mapping[str, type]) -> None:
+    """What each broker has, on links, on disk and in tables, and what it has refused."""
+    for name, found in statuses.items():
+        if found is None:
+            continue
+        rows = Table.grid(padding=(0, 2))
+        for heading, text in _about(found, records):
+            rows.add_row(f"  {heading}", text)
+        console.print(f"[bold]{name}[/bold]", highlight=False)
+        console.print(rows)
+
+
+def told(statuses: Statuses, kinds: Mapping[str, type[Told]]) -> Table:
+    """What brokers say happened lately; two may say the same."""
+    rows = [kind(**row) for name, kind in kinds.items() for row in statuses.shown(name)]
+    rows.sort(key=lambda row: row.at_us)
+    table = Table("at", "what", title="what happened", title_justify="left")
+    for row in rows[-DECISIONS_SHOWN:]:
+        table.add_row(clock(row.at_us), row.in_words())
+    return table
+
+
+def moved(statuses: Statuses) -> Table:
+    """The publishers that are, or are about to be, elsewhere than their clients."""
+    table = Table(title="publishers that moved", title_justify="left")
+    for column in ("publisher", "its client is at", "publishes at", "moves"):
+        table.add_column(column, justify="right" if column == "moves" else "left")
+    for found in statuses.values():
+        for row in (found or {}).get("publishers", ()):
+            if row["moved"] or row["is_moving"]:
+                place = f"{row['broker']} (moving)" if row["is_moving"] else row["broker"]
+                table.add_row(row["publisher"], row["door"], place, f"{row['moved']:,}")
+    return table
+
+
+def _about(found: Mapping[str, Any], records: Mapping[str, type]) -> Iterator[tuple[str, str]]:
+    """What a broker says of itself, by a heading."""
+    if "version" in found:
+        yield "version", f"{found['version']}, process {found.get('pid', '?')}"
+    if listening := found.get("listening"):
+        yield "listens", ", ".join(f"{key} {where}" for key, where in listening.items())
+    if found["links"]:
+        yield "links", ", ".join(map(link_words, found["links"]))
+    counts = dict(found["tables"])
+    counts |= {key: found["counts"].get(row.__name__, 0) for key, row in records.items()}
+    if words := [_counted(key, count) for key, count in counts.items() if count]:
+        yield "has", ", ".join(words)
+    mqtt = found["mqtt"]
+    keys = ("sessions", "subscriptions", "retained", "dropped", "refused")
+    if words := [_counted(key, mqtt[key]) for key in keys if mqtt.get(key)]:
+        yield "clients", ", ".join(words)
+    if queued := mqtt.get("queued_bytes"):
+        yield "waiting", decimal(queued)
+    latency = found.get("latency") or {}
+    for where, whose in (("here", "of this broker"), ("elsewhere", "of others, by their clocks")):
+        if (each := latency.get(where)) and each["p99_s"] is not None:
+            yield "delivery", f"{latency_words(each)} ({whose})"
+    if journal := found.get("journal"):
+        yield "on disk", decimal(journal["bytes"])
+    rows = mqtt.get("refusals", ())
+    if words := [f"{row['count']:,} {row['what']} ({row['reason']})" for row in rows]:
+        yield "refused", ", ".join(words)
+
+
+def _urgency(found: Mapping[str, Any] | None) -> int:
+    """What comes first in the table is wrong."""
+    return 0 if found is None else 1 + bool(found["ready"])
+
+
+def _state(found: Mapping[str, Any]) -> str:
+    if found.get("clients", {}).get("is_draining"):
+        return "[yellow]drained[/yellow]"
+    return "ready" if found["ready"] else "[yellow]not ready[/yellow]"
+
+
+def _links(links: list[Mapping[str, Any]]) -> str:
+    """Neighbours' names, or how many there are; those that are not well are said elsewhere."""
+    up = sum(each["state"] == "up" for each in links)
+    if up < len(links):
+        return f"[yellow]{up} of {len(links)} up[/yellow]"
+    names = ", ".join(str(each["neighbour"]) for each in links)
+    text = names if len(names) <= NAMED_LINKS else f"{len(links)} up"
+    return text if all(map(is_well, links)) else f"[yellow]{text}[/yellow]"
+
+
+def _journals(statuses: Statuses) -> dict[str, Mapping[str, Any]]:
+    journals = {name: (found or {}).get("journal") for name, found in statuses.items()}
+    return {name: journal for name, journal in journals.items() if journal}
+
+
+def _counted(table: str, rows: int) -> str:
+    """
+    >>> _counted("subscriber_selections", 1), _counted("subscriptions", 1_234)
+    ('1 subscriber selection', '1,234 subscriptions')
+    """
+    words = table.replace("_", " ")
+    return f"{rows:,} {words.removesuffix('s') if rows == 1 else words}"

@@ -1,0 +1,124 @@
+"""What is wrong in a live network, a line each, by what its brokers say of themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rich.filesize import decimal
+from rich.markup import escape
+
+from shoal.cli.support.live.statuses import Statuses
+
+
+def wrongs(statuses: Statuses) -> Iterator[str]:
+    """All of it, the worst first, in the console's markup."""
+    for kind in (_silent, _raised, _disks, _waiting, _links, _moves, _certificates, _versions):
+        yield from kind(statuses)
+
+
+def link_words(link: Mapping[str, Any]) -> str:
+    """A link in a few words."""
+    away_us = link.get("away_us", 0)  # brokers of an earlier version do not say
+    words = [] if link["state"] == "up" else [link["state"]]
+    if words and away_us:
+        words = [f"{link['state']} for {duration(away_us / 1e6)}"]
+        if not link.get("connections", 1):  # a broker that has started since knows no more
+            words = [f"away for {duration(away_us / 1e6)} or longer"]
+    if congested_us := link.get("congested_us"):
+        words.append(f"congested for {congested_us / 1e6:.1f} s")
+    if waiting := link.get("buffered_bytes", 0) + link.get("spooled_bytes", 0):
+        words.append(f"{decimal(waiting)} wait")
+    return f"{link['neighbour']} ({', '.join(words)})" if words else str(link["neighbour"])
+
+
+def is_well(link: Mapping[str, Any]) -> bool:
+    """Whether a link is up, and not congested."""
+    return link["state"] == "up" and not link.get("congested_us")
+
+
+def duration(seconds: float | None) -> str:
+    """How long, in the largest unit that is full."""
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds is not None and seconds >= size:
+            return f"{seconds / size:.0f} {unit}"
+    return "" if seconds is None else f"{seconds:.0f} s"
+
+
+def _silent(statuses: Statuses) -> Iterator[str]:
+    """Who does not answer, and why."""
+    for name, found in statuses.items():
+        if found is None:
+            yield f"[red]{name} {escape(statuses.why_not(name))}[/red]"
+
+
+def _waiting(statuses: Statuses) -> Iterator[str]:
+    """What those lack that are not ready, and how far those are that leave."""
+    for name, found in statuses.items():
+        # A broker of an earlier version says no more than that it is not ready.
+        if found is not None and (missing := found.get("missing")):
+            yield f"[yellow]{name} waits for: {escape('; '.join(missing))}[/yellow]"
+        if found is not None and found["leaving"]["stage"]:
+            problem = found["leaving"]["problem"]
+            words = f"{name} leaves, busy with: {found['leaving']['stage']}"
+            yield f"[yellow]{words}: {problem}[/yellow]" if problem else words
+
+
+def _links(statuses: Statuses) -> Iterator[str]:
+    """Which links are down or congested, and what waits for them."""
+    for name, found in statuses.items():
+        links = [link_words(each) for each in (found or {}).get("links", ()) if not is_well(each)]
+        if links:
+            yield f"[yellow]{name}: link to {', '.join(links)}[/yellow]"
+
+
+def _raised(statuses: Statuses) -> Iterator[str]:
+    """Whose code has raised what nothing caught."""
+    for name, found in statuses.items():
+        raised = (found or {}).get("exceptions", {})  # brokers of earlier versions say nothing
+        if count := raised.get("count"):
+            times = "an exception" if count == 1 else f"{count:,} exceptions, the last"
+            last = escape(raised["last"])
+            yield f"[red]{name} has raised {times} (its log says more): {last}[/red]"
+
+
+def _disks(statuses: Statuses) -> Iterator[str]:
+    """Who cannot write to its disk."""
+    for name, found in statuses.items():
+        if ((found or {}).get("journal") or {}).get("is_failing"):
+            yield f"[red]{name} cannot write to its disk: it refuses what it could not keep[/red]"
+
+
+def _moves(statuses: Statuses) -> Iterator[str]:
+    """Who is on the way to another broker, and what became of those who were to go."""
+    for name, found in statuses.items():
+        clients = (found or {}).get("clients", {})
+        if clients.get("is_draining") and clients["problem"]:
+            yield f"[yellow]{name} still has clients: {clients['problem']}[/yellow]"
+        counts = dict(clients.get("moves", {}))
+        if clients.get("moving"):
+            counts["on their way"] = clients["moving"]
+        if counts:
+            words = ", ".join(f"{count:,} {outcome}" for outcome, count in counts.items())
+            yield f"clients of {name} that were to move: {words}"
+
+
+def _certificates(statuses: Statuses) -> Iterator[str]:
+    """Those that end soon, or have."""
+    from shoal.runtime.tls.endings import remark
+
+    for name, found in statuses.items():
+        for row in (found or {}).get("certificates", ()):
+            if words := remark(row):
+                yield f"[yellow]{name}: {escape(words)}[/yellow]"
+
+
+def _versions(statuses: Statuses) -> Iterator[str]:
+    """Who runs which version, where they are not all of one."""
+    found: dict[str, list[str]] = {}
+    for name, each in statuses.items():
+        if each is not None:
+            found.setdefault(each.get("version", "an earlier one"), []).append(name)
+    if len(found) > 1:
+        words = "; ".join(f"{version}: {', '.join(names)}" for version, names in found.items())
+        yield f"[yellow]versions: {words}[/yellow]"

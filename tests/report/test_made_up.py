@@ -1,0 +1,66 @@
+"""A report says what of its runs is not from data, and what one seed is worth."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+
+import pytest
+
+from shoal.report.inputs import Run, read_runs
+from shoal.report.made_up import made_up, one_seed
+from shoal.report.page import render
+from tests.report.fake_runs import make_runs
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> list[Run]:
+    return read_runs(*make_runs(tmp_path, names=("one", "two")))
+
+
+def with_checks(run: Run, **checks: int) -> Run:
+    return dataclasses.replace(run, checks={**run.checks, **checks})
+
+
+@pytest.mark.parametrize(
+    ("derived", "words"),
+    [
+        (0, "the subscriptions are those of the workload's own files"),
+        (1, r"nobody asked for this. 1 of [\d,]+ subscriptions were derived"),
+        (10**6, r"nobody asked for this. All [\d,]+ subscriptions were derived"),
+    ],
+)
+def test_whose_demand_it_is(runs: list[Run], derived: int, words: str) -> None:
+    (first, *_) = made_up(with_checks(runs[0], derived_subscriptions=derived))
+    assert re.search(words, first)
+
+
+def test_where_brokers_are_and_where_they_are_not(runs: list[Run]) -> None:
+    run = runs[0]
+    nowhere = [{**row, "latitude": None, "longitude": None} for row in run.brokers]
+    somewhere = [{**row, "latitude": 1.0, "longitude": 2.0} for row in run.brokers]
+    for brokers, words in (
+        (nowhere, "the brokers have none"),
+        (somewhere, "no broker runs at the places shown"),
+        ([*nowhere[:1], *somewhere[1:]], f"1 of {len(run.brokers)} brokers have none"),
+    ):
+        said = " ".join(made_up(dataclasses.replace(run, brokers=brokers)))
+        assert words in said
+
+
+def test_one_seed_is_one_seed_and_the_page_says_so(runs: list[Run]) -> None:
+    assert "one seed is one draw" in one_seed(runs)
+    page = render(runs)
+    assert page.count("one seed is one draw") == 2
+    assert 'id="made-up"' in page
+
+
+def test_on_a_phone_cells_say_their_headings(runs: list[Run]) -> None:
+    """The script finds the tables by their looks, the style makes rows of them."""
+    page = render(runs)
+    script = page.rpartition('<script type="module">')[2]
+    for looks in ("comparison", "movers", "settings", "replays", "plain"):
+        assert f".{looks}" in script
+    assert 'class="comparison"' in page
+    assert ".stack td[data-heading]::before" in page
