@@ -2,11 +2,10 @@
 
 A publication's publisher is its topic, or the first levels of it; its attributes are what shoal's
 filters see of it.  What is called `$topic` there, the broker's own name, is `mqtt_topic` here, so
-that a replay can publish it; `$topic.0` is `mqtt_topic_0`, and `$levels` is `mqtt_levels`.  A
-payload that is a plain value (`21.5`, `ON`) is the attribute `payload`.
+that a replay can publish it; `$topic.0` is `mqtt_topic_0`, and `$levels` is `mqtt_levels`.
 
 A column has one type: where an attribute is a number here and a text there, the rarer kind is left
-out, and counted.
+out, and counted; so is an integer that no double is, beside a fraction.
 """
 
 from __future__ import annotations
@@ -20,16 +19,14 @@ import msgspec
 import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
 import pyarrow.parquet as pq  # type: ignore[import-untyped]  # as above
 
+from shoal.attributes import TOPIC_ATTRIBUTE, Json
 from shoal.client import Message
-from shoal.language import FilterSyntaxError, format_filter, parse, read_plain_value
+from shoal.language import FilterSyntaxError, format_filter, parse
 from shoal.model import And, Expression, Filter, Not, Or, Predicate, Value
 from shoal.mqtt.codec.properties import Properties
-from shoal.mqtt.content import TOPIC_ATTRIBUTE, Json, attributes_of
+from shoal.mqtt.content import attributes_of
 from shoal.mqtt.messages import Message as Sent
 
-PAYLOAD = "payload"
-# A longer payload is no plain value.
-PLAIN_BYTES = 64
 PUBLICATIONS = "publications.parquet"
 SUBSCRIPTIONS = "subscriptions.parquet"
 BROKERS = "brokers.parquet"
@@ -47,7 +44,7 @@ class Recorder:
         self._sequences: Counter[str] = Counter()
         self._keys: list[tuple[str, int, int]] = []
         self._attributes: list[Mapping[str, Value]] = []
-        # Values that have another kind than most of their attribute, by attribute.
+        # Values that their attribute's column cannot hold, by attribute.
         self.left_out: Counter[str] = Counter()
 
     def __len__(self) -> int:
@@ -101,15 +98,7 @@ def recorded_attributes(message: Message, json: Json = "auto") -> dict[str, Valu
         content_type=message.content_type, user_properties=tuple(message.attributes.items())
     )
     sent = Sent(message.topic, message.payload, publisher="", published_us=0, properties=properties)
-    found = {recorded_name(name): value for name, value in attributes_of(sent, json).items()}
-    if len(message.payload) <= PLAIN_BYTES and PAYLOAD not in found:
-        try:
-            text = message.payload.decode()
-        except UnicodeDecodeError:
-            return found
-        if text.isprintable() and text.strip() and text[0] not in "{[":
-            found[PAYLOAD] = read_plain_value(text)
-    return found
+    return {recorded_name(name): value for name, value in attributes_of(sent, json).items()}
 
 
 def recorded_name(name: str) -> str:
@@ -202,4 +191,6 @@ def _of_kind(value: Value | None, kind: str) -> Value | None:
     mine = _kind(value)
     if mine == kind:
         return value
-    return float(value) if (mine, kind) == ("integer", "number") else None
+    if (mine, kind) == ("integer", "number") and float(value) == value:
+        return float(value)
+    return None
