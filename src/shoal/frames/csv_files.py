@@ -1,19 +1,22 @@
 """CSV files with a header as tables in memory, and what is wrong with one, by row or line.
 
 Columns get the type that all their values have: integers, doubles, booleans, else text (dates stay
-the text that they are).  An empty field is a null.  `.csv.gz` is unpacked on the way; what is no
-file on disk, such as a pipe, is read into memory first.
+the text that they are); integers that no double is stay what they are beside fractions.  An empty
+field is a null.  `.csv.gz` is unpacked on the way; what is no file on disk, such as a pipe, is read
+into memory first.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
 import pyarrow.csv as pc  # type: ignore[import-untyped]  # as above
 
 from shoal.frames.errors import TableError
+from shoal.frames.exact_numbers import exact_column, may_be_inexact
 
 # What counts as a boolean; others beside these are texts.
 _TRUE, _FALSE = ["true", "True", "TRUE"], ["false", "False", "FALSE"]
@@ -68,7 +71,26 @@ def _read(source: Path | pa.Buffer, *, block_bytes: int = _BLOCK_BYTES) -> pa.Ta
     table = _parse(source, types, block_bytes)
     # Dates and times are the text that they are in the file.
     types = {each.name: pa.string() for each in table.schema if _is_other(each.type)}
-    return _parse(source, types, block_bytes) if types else table
+    table = _parse(source, types, block_bytes) if types else table
+    return _exact(source, table, block_bytes)
+
+
+def _exact(source: Path | pa.Buffer, table: pa.Table, block_bytes: int) -> pa.Table:
+    """The table with integers that no double is as they are; its texts are read again for them."""
+    # Of two columns of one name, which is an error elsewhere, none can be asked for.
+    large = {
+        field.name
+        for number, field in enumerate(table.schema)
+        if pa.types.is_floating(field.type) and may_be_inexact(table.column(number))
+    }
+    if not large or len(set(table.column_names)) < table.num_columns:
+        return table
+    texts = _parse(source, dict.fromkeys(large, pa.string()), block_bytes, only=sorted(large))
+    for name in large:
+        place = table.column_names.index(name)
+        column = exact_column(table.column(place), texts.column(name))
+        table = table.set_column(place, name, column)
+    return table
 
 
 def _parse(
@@ -77,6 +99,7 @@ def _parse(
     block_bytes: int,
     *,
     in_order: bool = False,
+    only: Sequence[str] = (),
 ) -> pa.Table:
     return pc.read_csv(
         source if isinstance(source, Path) else pa.BufferReader(source),
@@ -84,6 +107,7 @@ def _parse(
         parse_options=pc.ParseOptions(newlines_in_values=True),
         convert_options=pc.ConvertOptions(
             column_types=types,
+            include_columns=list(only),
             null_values=[""],
             true_values=_TRUE,
             false_values=_FALSE,

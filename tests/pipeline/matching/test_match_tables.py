@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -130,6 +131,30 @@ def test_options_that_do_not_go(csv_shell: Shell, options: list[str], complaint:
 @pytest.mark.parametrize("partition", ["auto", *at_length(["carrier"])])
 def test_spread_over_partitions(csv_shell: Shell, partition: str) -> None:
     assert tables(csv_shell, "--partition", partition)[:2] == (0, ANSWERS)
+
+
+@pytest.mark.parametrize("engine", ["spark", "spark-sql"])
+def test_numbers_of_a_csv_are_exact_and_inner_fields_have_names(
+    shell: Shell, tmp_path: Path, engine: str
+) -> None:
+    (shell.folder / "S.csv").write_text(
+        "id,filter\nbig,v = 9007199254740993\nlow,v = 9007199254740992\nhalf,v < 1\n"
+    )
+    values = ("9007199254740993", "9007199254740992", "0.5", "")
+    rows = "".join(f"{id},{v}\n" for id, v in enumerate(values, 1))
+    (shell.folder / "P.csv").write_text(f"id,v\n{rows}")
+    code, out, _ = tables(shell, engine=engine)
+    found = [json.loads(line)["subscriptions"] for line in out.splitlines()]
+    assert (code, found) == (0, [["big"], ["low"], ["half"], []])
+    inner = [{"lat": 50.5, "o": {"x": 1}}, None]
+    pq.write_table(pa.table({"id": [1, 2], "at": inner}), tmp_path / "p.parquet")
+    wanted = tmp_path / "s.jsonl"
+    wanted.write_text('{"id": "a", "filter": "`at.lat` > 20 AND `at.o.x` = 1"}\n')
+    code, out, _ = shell.run(
+        "--subscriptions", str(wanted), "--publications", str(tmp_path / "p.parquet"),
+        "--engine", engine,
+    )  # fmt: skip
+    assert [json.loads(line)["subscriptions"] for line in out.splitlines()] == [["a"], []]
 
 
 def test_a_stream_and_its_next_run(shell: Shell, tmp_path: Path) -> None:
