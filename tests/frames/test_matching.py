@@ -269,6 +269,14 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         read_table_file(tmp_path / "empty", inside="p.parquet")
 
 
+def test_the_names_of_folders_are_columns(tmp_path: Path) -> None:
+    for name in ("code=01001/n=1", "code=K%C3%B6ln/n=2"):
+        (tmp_path / name).mkdir(parents=True)
+        pq.write_table(pa.table({"id": [1]}), tmp_path / name / "part.parquet")
+    rows = read_table_file(tmp_path, inside="").to_pylist()
+    assert rows == [{"id": 1, "code": "01001", "n": 1}, {"id": 1, "code": "Köln", "n": 2}]
+
+
 def test_a_folder_of_parquet_is_one_table(tmp_path: Path) -> None:
     folder = tmp_path / "w" / "publications.parquet"
     folder.mkdir(parents=True)

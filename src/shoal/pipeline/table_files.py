@@ -17,6 +17,7 @@ from pyspark.sql.types import DatetimeType, DoubleType, StringType, StructField,
 from shoal.frames.errors import TableError
 from shoal.frames.exact_numbers import LONG_INTEGER
 from shoal.frames.parquet_files import check_parquet
+from shoal.pipeline.sources.files import FolderText, read_parquet
 
 _CSV_OPTIONS = {"header": "true", "quote": '"', "escape": '"', "mode": "FAILFAST"}
 
@@ -32,8 +33,14 @@ def read_table_file(spark: SparkSession, path: Path, *, inside: str) -> DataFram
         path = path / inside
     if path.is_dir() or path.suffix == ".parquet":
         check_parquet(path)
-        return spark.read.parquet(str(path))
+        table, folders = read_parquet(spark, [path])
+        columns = {n: _folder_value(each) for n, each in folders.items() if n not in table.columns}
+        return table.withColumns(columns).drop("_metadata")
     return _read_csv(spark, path)
+
+
+def _folder_value(folder: FolderText) -> Column:
+    return folder.text.cast("bigint") if folder.column.has_integers else folder.text
 
 
 def _read_csv(spark: SparkSession, path: Path) -> DataFrame:

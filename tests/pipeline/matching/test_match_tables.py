@@ -155,6 +155,18 @@ def test_numbers_of_a_csv_are_exact_and_inner_fields_have_names(
         "--engine", engine,
     )  # fmt: skip
     assert [json.loads(line)["subscriptions"] for line in out.splitlines()] == [["a"], []]
+    for name in ("code=01001/n=1", "code=K%C3%B6ln/n=2"):
+        (tmp_path / "by" / name).mkdir(parents=True)
+        pq.write_table(pa.table({"id": [1]}), tmp_path / "by" / name / "part.parquet")
+    filters = {"a": "code = '01001' AND n < 2", "b": "code = 'Köln'"}
+    wanted.write_text(
+        "".join(json.dumps({"id": n, "filter": f}) + "\n" for n, f in filters.items())
+    )
+    words = ("--subscriptions", str(wanted), "--publications", str(tmp_path / "by"))
+    code, out, _ = shell.run(*words, "--engine", engine)
+    answers = sorted(out.splitlines())  # Spark reads files in the order of their sizes
+    assert [json.loads(line)["subscriptions"] for line in answers] == [["a"], ["b"]]
+    assert sorted(shell.run(*words)[1].splitlines()) == answers
 
 
 def test_a_stream_and_its_next_run(shell: Shell, tmp_path: Path) -> None:
