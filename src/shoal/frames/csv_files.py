@@ -17,10 +17,10 @@ import pyarrow.csv as pc  # type: ignore[import-untyped]  # as above
 
 from shoal.frames.errors import TableError
 from shoal.frames.exact_numbers import exact_column, may_be_inexact
+from shoal.frames.packed_files import cut_off, packed_by
 
 # What counts as a boolean; others beside these are texts.
 _TRUE, _FALSE = ["true", "True", "TRUE"], ["false", "False", "FALSE"]
-_PACKED = {b"\x1f\x8b": "gzip", b"PK": "zip", b"BZ": "bzip2"}
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 # Arrow's own size, and the most that it takes: a row must fit into a block.
 _BLOCK_BYTES, _MOST_BLOCK_BYTES = 1 << 20, (1 << 31) - 1
@@ -48,6 +48,8 @@ def read_csv(path: Path) -> pa.Table:
                 raise
             return _read(source, block_bytes=_MOST_BLOCK_BYTES)
     except OSError as error:
+        if "Truncated" in str(error):  # as Arrow says it
+            raise TableError(cut_off(path)) from None
         raise TableError(f"{path}: cannot be read ({error.strerror or error})") from None
     except pa.ArrowException as error:
         raise TableError(_complaint(path, source, str(error))) from None
@@ -58,10 +60,11 @@ def _source(path: Path) -> Path | pa.Buffer:
     if not path.is_file():
         return pa.py_buffer(path.read_bytes())
     with path.open("rb") as opened:
-        begins = opened.read(2)
-    if begins in _PACKED and path.suffix == ".csv":
-        raise TableError(f"{path}: is packed by {_PACKED[begins]}; unpack it first")
-    if begins in _UTF_16:
+        begins = opened.read(8)
+    packed = packed_by(begins)
+    if packed and path.suffix == ".csv":
+        raise TableError(f"{path}: is packed by {packed}; unpack it first")
+    if begins[:2] in _UTF_16:
         raise TableError(f"{path}: is UTF-16; save the file as UTF-8")
     return path
 

@@ -8,6 +8,7 @@ publication line is a publication of its own, whatever its id.
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 import sys
@@ -196,7 +197,7 @@ def track(items: Sequence[Item], what: str) -> Iterable[Item]:
 def _lines(path: Path) -> list[tuple[int, bytes]]:
     """The lines that are not blank, numbered from 1."""
     try:
-        content = sys.stdin.buffer.read() if path == STDIN else path.read_bytes()
+        content = sys.stdin.buffer.read() if path == STDIN else _bytes(path)
     except FileNotFoundError:
         raise UserError(f"{path}: there is no such file") from None
     except IsADirectoryError:
@@ -206,6 +207,20 @@ def _lines(path: Path) -> list[tuple[int, bytes]]:
     # Only line feeds end a line: JSON strings may hold the other separators.
     lines = enumerate(content.removeprefix(BYTE_ORDER_MARK).split(b"\n"), start=1)
     return [(number, line) for number, line in lines if line.strip()]
+
+
+def _bytes(path: Path) -> bytes:
+    from shoal.frames.packed_files import is_gzip, packed_by, unpacking
+
+    content = path.read_bytes()
+    if is_gzip(path):
+        with unpacking(path, UserError):
+            return gzip.decompress(content)
+    packed = packed_by(content)
+    if packed:
+        hint = "end its name in .jsonl.gz" if packed == "gzip" else "unpack it, or pack it by gzip"
+        raise UserError(f"{path}: is packed by {packed}; {hint}")
+    return content
 
 
 def _parse_line(line: bytes) -> Mapping[str, Any]:

@@ -20,7 +20,8 @@ from pathlib import Path
 
 import msgspec
 
-from shoal.pipeline.sources.headers import SourceError
+from shoal.frames.packed_files import is_gzip, unpacking
+from shoal.pipeline.sources.headers import SourceError, check_plain
 
 ENDINGS = (".json", ".jsonl", ".ndjson")
 NOT_JSON = "not a JSON object on one line"
@@ -55,11 +56,10 @@ def kind_of(files: Sequence[Path]) -> str:
 
 def check_lines(file: Path) -> None:
     """SourceError for a file that is one list over all its lines."""
-    opener = gzip.open if file.suffix == ".gz" else open
-    with opener(file, "rb") as opened:
+    opener = gzip.open if is_gzip(file) else open
+    with unpacking(file, SourceError), opener(file, "rb") as opened:
         start: bytes = opened.read(64)
-    if start.startswith(b"\x1f\x8b"):
-        raise SourceError(f"{file}: is packed by gzip; end its name in .jsonl.gz")
+    check_plain(file, start, ".jsonl.gz")
     if start.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"["):
         raise SourceError(
             f"{file}: is one JSON list; ingest reads an object per line (jq -c '.[]' makes them)"
