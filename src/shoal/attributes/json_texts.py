@@ -29,7 +29,7 @@ _BRACKETS = ("{", "[")
 _PADDING = b" \t\r\n\0"
 # A string, which ends with the text at the latest (to look for its end again from each character
 # within it would take for ever); what stands where a value should; a colon without value.
-_TOKENS = re.compile(
+TOKENS = re.compile(
     r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[^\s,:"\[\]{}]++|:\s*+(?=[,}])', re.DOTALL
 )
 _SCALAR = re.compile(r"true|false|null|-?(?:0|[1-9][0-9]{0,400})(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
@@ -65,7 +65,7 @@ def _decode(text: str) -> Any:
         if len(text) > MAX_MENDED_BYTES or text[:1] not in _BRACKETS:
             raise _unreadable(error) from None
     try:
-        return _loads(_TOKENS.sub(_mended, text))
+        return _loads(TOKENS.sub(_mended, text))
     except ValueError as error:
         raise _unreadable(error) from None
 
