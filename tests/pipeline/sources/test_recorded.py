@@ -71,6 +71,7 @@ def record(folder: Path, version: str) -> Path:
                             "warm": number + 10,
                             "dry": number % 2 == 0,
                             "air": {"co2": 400.5},
+                            ".x": 1,
                         }
                         await sensors.publish(f"home/{room}/air", json.dumps(payload).encode())
                     await sensors.publish("home/hall/light", b"on" if number % 2 else b"17.5")
@@ -103,6 +104,7 @@ def test_a_recording_is_replayed_against_every_system(
     rows = table.to_pylist()
     first = next(row for row in rows if row["publisher"] == "home/kitchen/air")
     expected = {
+        ".x": 1,
         "air.co2": 400.5,
         "dry": True,
         "mqtt_levels": 3,

@@ -62,7 +62,7 @@ def _parse_file(
         column = table.column(first)
         for part in rest:
             column = pa.chunked_array(
-                [pc.struct_field(chunk, part) for chunk in column.chunks],
+                [pc.struct_field(chunk, [part]) for chunk in column.chunks],
                 column.type.field(part).type,
             )
         columns[name] = _plain(column)
