@@ -131,6 +131,27 @@ def test_aiomqtt_matches_the_topic(broker: Processes, text: str) -> None:
     asyncio.run(run())
 
 
+def test_a_query_in_a_group_is_what_a_subscription_and_its_handler_are_called_by(
+    broker: Processes,
+) -> None:
+    """Node-RED's `mqtt in` does the same, by a regular expression of its own."""
+    text = "$share/late?dep_delay>30/flights/+"
+
+    async def run() -> None:
+        host, port = place(broker)
+        async with asyncio.timeout(PATIENCE_S), aiomqtt.Client(host, port) as client:
+            await client.subscribe(text, qos=1)
+            for minutes in (7, 41):
+                await client.publish("flights/UA", f'{{"dep_delay": {minutes}}}', qos=1)
+            message = await anext(aiter(client.messages))
+            assert message.topic.matches(text)
+            assert message.payload == b'{"dep_delay": 41}'
+
+    asyncio.run(run())
+    topic_filter = re.sub(r"^\$share/[^#+/]+/(.*)", r"\1", text)  # as in its 10-mqtt.js
+    assert re.fullmatch(topic_filter.replace("+", "[^/]+"), "flights/UA")
+
+
 @needs_mqtt_js
 def test_the_example_for_mqtt_js(broker: Processes, tmp_path: Path) -> None:
     (block,) = (each for each in blocks(ROOT / "docs/mqtt.md") if each.language == "js")
