@@ -27,6 +27,24 @@ def packed_by(begins: bytes) -> str:
     return next((name for magic, name in _BEGINS.items() if begins.startswith(magic)), "")
 
 
+def check_plain(file: Path, begins: bytes, ending: str, error: type[Exception]) -> None:
+    """An `error` for a file that is packed and does not say so by the ending of its name."""
+    packed = packed_by(begins)
+    if packed:
+        hint = f"end its name in {ending}" if packed == "gzip" else "unpack it, or pack it by gzip"
+        raise error(f"{file}: is packed by {packed}; {hint}")
+
+
+def unpacked_bytes(file: Path, ending: str, error: type[Exception]) -> bytes:
+    """All of a file, which is packed if its name says so by `ending`."""
+    content = file.read_bytes()
+    if is_gzip(file):
+        with unpacking(file, error):
+            return gzip.decompress(content)
+    check_plain(file, content, ending, error)
+    return content
+
+
 def is_gzip(file: Path) -> bool:
     """Whether the name says so."""
     return file.suffix == GZIP_ENDING

@@ -76,6 +76,32 @@ def test_what_is_packed_and_does_not_say_so_is_named(
         assert (code, err.startswith(f"shoal: {file}: {reason}")) == (2, True), err
 
 
+@pytest.mark.parametrize(
+    ("option", "name"),
+    [("--brokers", "b.csv.gz"), ("--subscriptions", "s.csv.gz"),
+     ("--subscriptions", "s.jsonl.gz"), ("--publishers", "p.csv.gz")],
+)  # fmt: skip
+def test_what_a_workload_is_given_is_named_too(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], option: str, name: str
+) -> None:
+    assert run(tmp_path, capfd, "ingest", plain(tmp_path, "d.csv", CSV))[0] == 0
+    file, other = tmp_path / name, tmp_path / name.removesuffix(".gz")
+    file.write_bytes(gzip.compress(CSV.encode())[:-9])
+    other.write_bytes(gzip.compress(CSV.encode()))
+    for given, reason in ((file, "ends too early"), (other, "is packed by gzip")):
+        words = ["workload", str(tmp_path / "out"), "--brokers", "3", option, str(given)]
+        with pytest.raises(SystemExit) as caught:
+            main([*words, "--out", str(tmp_path / "w")])
+        err = capfd.readouterr().err
+        assert (caught.value.code, err.startswith(f"shoal: {given}: {reason}")) == (2, True), err
+
+
+def plain(folder: Path, name: str, text: str) -> Path:
+    file = folder / name
+    file.write_text(text)
+    return file
+
+
 def test_packed_lines_are_matched(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "d.jsonl.gz"
     file.write_bytes(gzip.compress(PUBLICATIONS.encode()))

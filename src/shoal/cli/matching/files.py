@@ -8,7 +8,6 @@ publication line is a publication of its own, whatever its id.
 
 from __future__ import annotations
 
-import gzip
 import json
 import re
 import sys
@@ -210,17 +209,9 @@ def _lines(path: Path) -> list[tuple[int, bytes]]:
 
 
 def _bytes(path: Path) -> bytes:
-    from shoal.frames.packed_files import is_gzip, packed_by, unpacking
+    from shoal.frames.packed_files import unpacked_bytes
 
-    content = path.read_bytes()
-    if is_gzip(path):
-        with unpacking(path, UserError):
-            return gzip.decompress(content)
-    packed = packed_by(content)
-    if packed:
-        hint = "end its name in .jsonl.gz" if packed == "gzip" else "unpack it, or pack it by gzip"
-        raise UserError(f"{path}: is packed by {packed}; {hint}")
-    return content
+    return unpacked_bytes(path, ".jsonl.gz", UserError)
 
 
 def _parse_line(line: bytes) -> Mapping[str, Any]:

@@ -7,7 +7,7 @@ import gzip
 from collections.abc import Sequence
 from pathlib import Path
 
-from shoal.frames.packed_files import is_gzip, packed_by, unpacking
+from shoal.frames.packed_files import check_plain, is_gzip, unpacking
 from shoal.frames.spelling import did_you_mean
 
 # A first line longer than this is no header; it keeps a file without line ends out of memory.
@@ -31,7 +31,7 @@ def first_line(file: Path) -> str:
     opener = gzip.open if is_gzip(file) else open
     with unpacking(file, SourceError), opener(file, "rb") as opened:
         line: bytes = opened.readline(MAX_HEADER_BYTES)
-    check_plain(file, line, ".csv.gz")
+    check_plain(file, line, ".csv.gz", SourceError)
     try:
         header = line.decode("utf-8-sig").rstrip("\r\n")
         if "\r" in header:
@@ -41,14 +41,6 @@ def first_line(file: Path) -> str:
         raise SourceError(
             f"{file}, line 1: the header is not UTF-8 text; save the file as UTF-8"
         ) from None
-
-
-def check_plain(file: Path, begins: bytes, ending: str) -> None:
-    """SourceError for a file that is packed and does not say so by the ending of its name."""
-    packed = packed_by(begins)
-    if packed:
-        hint = f"end its name in {ending}" if packed == "gzip" else "unpack it, or pack it by gzip"
-        raise SourceError(f"{file}: is packed by {packed}; {hint}")
 
 
 def header_names(header: str, delimiter: str, needed: Sequence[str], file: Path) -> list[str]:

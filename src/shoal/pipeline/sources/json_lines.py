@@ -26,8 +26,8 @@ import msgspec
 
 from shoal.attributes.json_texts import TOKENS, is_scalar
 from shoal.attributes.objects import is_text
-from shoal.frames.packed_files import is_gzip, unpacking
-from shoal.pipeline.sources.headers import SourceError, check_plain
+from shoal.frames.packed_files import check_plain, is_gzip, unpacking
+from shoal.pipeline.sources.headers import SourceError
 
 ENDINGS = (".json", ".jsonl", ".ndjson")
 NOT_JSON = "not a JSON object on one line"
@@ -68,7 +68,7 @@ def check_lines(file: Path) -> None:
     opener = gzip.open if is_gzip(file) else open
     with unpacking(file, SourceError), opener(file, "rb") as opened:
         start: bytes = opened.read(64)
-    check_plain(file, start, ".jsonl.gz")
+    check_plain(file, start, ".jsonl.gz", SourceError)
     if start.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"["):
         raise SourceError(
             f"{file}: is one JSON list; ingest reads an object per line (jq -c '.[]' makes them)"
