@@ -14,7 +14,7 @@ from __future__ import annotations
 import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
 import pyarrow.compute as pc  # type: ignore[import-untyped]  # as above
 
-from shoal.model import INTEGER_MAX, INTEGER_MIN, Value
+from shoal.model import INTEGER_MAX, INTEGER_MIN
 
 MIXED = pa.struct([("bigint", pa.int64()), ("double", pa.float64())])
 # All integers up to here are doubles; shorter ones are below.
@@ -49,15 +49,3 @@ def _inexact(text: str) -> int | None:
     """The integer of 64 bits that a text is, if no double is it."""
     value = int(text) if len(text) < 100 else INTEGER_MAX + 1
     return value if INTEGER_MIN <= value <= INTEGER_MAX and float(value) != value else None
-
-
-def is_mixed(kind: pa.DataType) -> bool:
-    """Whether a column is one of those that `exact_column` makes."""
-    return bool(kind == MIXED)
-
-
-def plain_value(value: Value | dict[str, Value | None]) -> Value | None:
-    """The value of a row of a mixed column, or of any other."""
-    if isinstance(value, dict):
-        return next((each for each in value.values() if each is not None), None)
-    return value

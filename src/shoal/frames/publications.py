@@ -20,7 +20,7 @@ import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
 
 from shoal.attributes import MAX_DEPTH
 from shoal.frames.errors import TableError
-from shoal.frames.exact_numbers import is_mixed, plain_value
+from shoal.frames.mixed_columns import is_mixed, plain_value
 from shoal.frames.spelling import did_you_mean
 from shoal.frames.subscriptions import FILTER, ID_COLUMNS, Subscriptions
 from shoal.model import Value

@@ -26,7 +26,8 @@ import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
 
 from shoal.frames.columns import binaries, flags, integers, texts
 from shoal.frames.errors import TableError
-from shoal.frames.exact_numbers import EXACT_INTEGERS, is_mixed
+from shoal.frames.exact_numbers import EXACT_INTEGERS
+from shoal.frames.mixed_columns import is_mixed
 from shoal.language import FilterSyntaxError, parse
 from shoal.matching import MatchIndex
 from shoal.model import (
@@ -259,7 +260,7 @@ def _check_column(name: str, values: pa.Array) -> None:
     is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
     if is_mixed(kind):
         raise TableError(
-            f"subscriptions: column {name!r} has integers that no double is beside fractions; "
+            f"subscriptions: column {name!r} has values of several types; "
             "write what it demands as texts in a column 'filter'"
         )
     if side and not is_number:

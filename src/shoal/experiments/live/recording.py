@@ -4,13 +4,13 @@ A publication's publisher is its topic, or the first levels of it; its attribute
 filters see of it.  What is called `$topic` there, the broker's own name, is `mqtt_topic` here, so
 that a replay can publish it; `$topic.0` is `mqtt_topic_0`, and `$levels` is `mqtt_levels`.
 
-A column has one type: where an attribute is a number here and a text there, the rarer kind is left
-out, and counted; so is an integer that no double is, beside a fraction.
+An attribute that is a number here and a text there has a mixed column (see
+`shoal.frames.mixed_columns`).
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +21,7 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]  # as above
 
 from shoal.attributes import TOPIC_ATTRIBUTE, Json
 from shoal.client import Message
+from shoal.frames.mixed_columns import mixed_column
 from shoal.language import FilterSyntaxError, format_filter, parse
 from shoal.model import And, Expression, Filter, Not, Or, Predicate, Value
 from shoal.mqtt.codec.properties import Properties
@@ -32,7 +33,6 @@ SUBSCRIPTIONS = "subscriptions.parquet"
 BROKERS = "brokers.parquet"
 
 _KEYS = [("publisher", pa.string()), ("sequence", pa.int64()), ("time_us", pa.int64())]
-_TYPES = {"number": pa.float64(), "integer": pa.int64(), "text": pa.string(), "truth": pa.bool_()}
 
 
 class Recorder:
@@ -44,8 +44,6 @@ class Recorder:
         self._sequences: Counter[str] = Counter()
         self._keys: list[tuple[str, int, int]] = []
         self._attributes: list[Mapping[str, Value]] = []
-        # Values that their attribute's column cannot hold, by attribute.
-        self.left_out: Counter[str] = Counter()
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -72,24 +70,13 @@ class Recorder:
         pq.write_table(pa.table(dict(zip(names, columns, strict=True))), folder / PUBLICATIONS)
 
     def _struct(self) -> pa.StructArray:
-        kinds: dict[str, Counter[str]] = defaultdict(Counter)
-        for attributes in self._attributes:
-            for name, value in attributes.items():
-                kinds[name][_kind(value)] += 1
-        fields, columns = [], []
-        for name in sorted(kinds):
-            kind = _most(kinds[name])
-            values = [_of_kind(each.get(name), kind) for each in self._attributes]
-            lost = kinds[name].total() - sum(value is not None for value in values)
-            if lost:
-                self.left_out[name] = lost
-            fields.append(pa.field(name, _TYPES[kind]))
-            columns.append(pa.array(values, _TYPES[kind]))
-        if not fields:
+        names = sorted({name for attributes in self._attributes for name in attributes})
+        if not names:
             # Parquet has no struct without fields; this one each message has.
             name = recorded_name(TOPIC_ATTRIBUTE)
             return pa.array([{}] * len(self), pa.struct([(name, pa.string())]))
-        return pa.StructArray.from_arrays(columns, fields=fields)
+        columns = [mixed_column([each.get(name) for each in self._attributes]) for name in names]
+        return pa.StructArray.from_arrays(columns, names)
 
 
 def recorded_attributes(message: Message, json: Json = "auto") -> dict[str, Value]:
@@ -166,31 +153,3 @@ def write_clients(
     pq.write_table(pa.table(columns, schema=schema), folder / SUBSCRIPTIONS)
     pq.write_table(pa.table({"broker": pa.array(list(brokers), pa.string())}), folder / BROKERS)
     return WrittenClients(len(found), left_out)
-
-
-def _kind(value: Value) -> str:
-    if isinstance(value, bool):
-        return "truth"
-    if isinstance(value, int):
-        return "integer"
-    return "number" if isinstance(value, float) else "text"
-
-
-def _most(kinds: Counter[str]) -> str:
-    """The kind that most values have; integers among numbers are numbers."""
-    numbers = kinds["integer"] + kinds["number"]
-    best = max(("truth", kinds["truth"]), ("text", kinds["text"]), key=lambda each: each[1])
-    if numbers >= best[1]:
-        return "number" if kinds["number"] else "integer"
-    return best[0]
-
-
-def _of_kind(value: Value | None, kind: str) -> Value | None:
-    if value is None:
-        return None
-    mine = _kind(value)
-    if mine == kind:
-        return value
-    if (mine, kind) == ("integer", "number") and float(value) == value:
-        return float(value)
-    return None
