@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 # While types are checked on one core, the other compiles the tests.
 MAKEFLAGS += --jobs=2
-.PHONY: help install test quick check compiled tests docs demo soak bench-simulation bench-selection bench-matching bench-one-by-one bench-like bench-topics bench-covering bench-covering-routing bench-sharp-bits bench-mqtt-codec bench-mqtt-clients bench-spark-matching bench-spark-partitions bench-set-search bench-trials bench-journal bench-live bench-bluedove-order bench-rearranging bench-moving-clients bench-moves bench-whereabouts bench-sizes bench-long-runs clean
+.PHONY: help install test quick check compiled tests docs demo soak bench-simulation bench-selection bench-matching bench-one-by-one bench-like bench-attributes bench-topics bench-covering bench-covering-routing bench-sharp-bits bench-mqtt-codec bench-mqtt-clients bench-spark-matching bench-spark-partitions bench-set-search bench-trials bench-journal bench-live bench-bluedove-order bench-rearranging bench-moving-clients bench-moves bench-whereabouts bench-sizes bench-long-runs clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-24s %s\n", $$1, $$2}'
@@ -101,6 +101,9 @@ bench-one-by-one: install ## microseconds of the match index for one publication
 
 bench-like: install ## one long text against thousands of LIKE filters, with and without tables of it
 	$(BIN)/python benchmarks/bench_like.py
+
+bench-attributes: install ## reading the attributes of a message, beside decoding JSON alone
+	$(BIN)/python benchmarks/bench_attributes.py
 
 bench-topics: install ## topics per second of the topic index, beside paho-mqtt's matcher
 	$(PIP) --no-build-isolation -c constraints.txt -e '.[bench]'

@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import shoal
-from shoal.client import Client, ClientError, Subscription, Will
+from shoal.client import Client, ClientError, Keep, Subscription, Will
 from shoal.client.attributes import plain_text
 from shoal.client.client import MAX_REDIRECTIONS
 from shoal.client.inbox import MAX_UNREAD
+from shoal.client.terms import Version
 from shoal.language import FilterSyntaxError, read_plain_value
 from shoal.mqtt.codec.encoder import encode
 from shoal.mqtt.codec.packet_types import MQTT_5
@@ -204,6 +205,70 @@ async def test_a_slow_reader_loses_nothing() -> None:
         await asyncio.sleep(0.05)
         assert reader._inbox.unread < 2 * MAX_UNREAD
         assert await payloads(subscription, 3_000) == [b"x" * 1_000] * 3_000
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+@pytest.mark.parametrize("version", ["5", "3.1.1"])
+@on_loop
+async def test_a_kept_session_goes_on_beyond_its_window(qos: int, version: Version) -> None:
+    """It stalled after 100 messages, of which no page said that they were to be acknowledged."""
+    async with mqtt() as network, at(network, "B1") as writer:
+        address = str(network.addresses["B1"])
+        sent = [b"%d" % number for number in range(150)]
+        async with Client(address, "kept", keep=Keep(seconds=60), version=version) as reader:
+            subscription = reader.subscribe("a", qos=qos)
+            await subscription.granted()
+            await asyncio.gather(*(writer.publish("a", each, qos=qos) for each in sent))
+            assert await payloads(subscription, 110) == sent[:110]
+        reader = Client(address, "kept", keep=Keep(seconds=60), version=version)
+        subscription = reader.subscribe("a", qos=qos)
+        async with reader:
+            assert await payloads(subscription, 40) == sent[110:]
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+@on_loop
+async def test_messages_that_are_acknowledged_by_hand(qos: int) -> None:
+    """At QoS 2 the broker hung up, and messages were lost."""
+    keep = Keep(seconds=60, window=3, manual_ack=True)
+    async with mqtt() as network, at(network, "B1") as writer:
+        address = str(network.addresses["B1"])
+        async with Client(address, "kept", keep=keep) as reader:
+            first, both = reader.subscribe("a/+", qos=qos), reader.subscribe("a/#", qos=qos)
+            await both.granted()
+            for number in range(6):
+                await writer.publish("a/b", b"%d" % number, qos=qos)
+            got = [await first.get() for _ in range(3)]
+            await reader.unsubscribe(both)  # what waits there is for the other one
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.2):
+                    await first.get()
+            for message in (*got[:2], got[0]):
+                reader.acknowledge(message)
+            assert await payloads(first, 2) == [b"3", b"4"]
+            assert reader.connections == 1
+        reader = Client(address, "kept", keep=keep)
+        again = reader.subscribe("a/+", qos=qos)
+        async with reader:
+            assert await payloads(again, 3) == [b"2", b"3", b"4"]
+
+
+@on_loop
+async def test_what_a_subscription_that_is_taken_back_has_not_read_fills_no_window() -> None:
+    keep = Keep(seconds=60, window=3)
+    async with (
+        mqtt() as network,
+        at(network, "B1") as writer,
+        Client(str(network.addresses["B1"]), "kept", keep=keep) as reader,
+    ):
+        unread, other = reader.subscribe("a/+"), reader.subscribe("b")
+        await other.granted()
+        for number in range(3):
+            await writer.publish("a/b", b"%d" % number)
+        await until(lambda: len(unread.messages) == 3)
+        await writer.publish("b", b"x")
+        await reader.unsubscribe(unread)
+        assert await payloads(other, 1) == [b"x"]
 
 
 @on_loop

@@ -121,6 +121,48 @@ def test_mqtt_4_6_0_2_to_4_acknowledgements_come_in_the_order_of_what_they_answe
     assert said(session) == [Pubrel(2), Pubrel(1), Pubrel(3)]
 
 
+def held(*, session_present: bool = False) -> ClientSession:
+    """A session that is kept, and connected."""
+    session = ClientSession(Connect("c", clean_start=False), is_held=True)
+    connected(session, session_present=session_present)
+    return session
+
+
+def arrive(session: ClientSession, *packets: Publish) -> list[object]:
+    return list(session.receive(b"".join(encode(each, 5) for each in packets)))
+
+
+def test_what_is_acknowledged_by_hand_is_answered_by_its_qos_and_once() -> None:
+    """At QoS 2 it was a PUBACK, for which brokers hang up."""
+    session = held()
+    assert len(arrive(session, *(Publish("a", b"", q, packet_id=q) for q in (1, 2)))) == 2
+    assert said(session) == []
+    for packet_id in (2, 1, 1, 2, 7):
+        session.acknowledge(packet_id)
+    assert said(session) == [Pubrec(2), Puback(1)]
+    assert arrive(session, Publish("a", b"", 2, packet_id=2, duplicate=True)) == []
+    assert said(session) == [Pubrec(2)]
+
+
+def test_mqtt_4_3_3_what_comes_again_at_qos_2_is_handed_out_once() -> None:
+    session, packet = held(), Publish("a", b"", 2, packet_id=5)
+    again = Publish("a", b"", 2, packet_id=5, duplicate=True)
+    assert len(arrive(session, packet)) == 1
+    session.lost()
+    connected(session, session_present=True)
+    assert arrive(session, again) == []
+    session.lost()
+    session.acknowledge(5)  # while there is no connection
+    connected(session, session_present=True)
+    assert arrive(session, again) == []
+    assert said(session) == [Pubrec(5)]
+    session.receive(encode(Pubrel(5), 5))
+    assert len(arrive(session, packet)) == 1
+    session.lost()
+    connected(session)  # the broker knows nothing of it: the identifier means another message
+    assert len(arrive(session, again)) == 1
+
+
 def test_mqtt_3_2_2_21_the_brokers_keep_alive_holds() -> None:
     session = ClientSession(Connect("c", keep_alive_s=30))
     session.opened()

@@ -262,7 +262,7 @@ class Reader:
                 (self._ports[said],) = free_ports("127.0.0.1", 1)
             return f"{found[1]}{self._ports.get(said, said)}"
 
-        return re.sub(r"(127\.0\.0\.1:|-p )(\d+)", port, text)
+        return re.sub(r"(127\.0\.0\.1(?::|\", )|-p )(\d+)", port, text)
 
 
 @contextlib.contextmanager

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from shoal.frames import match_frame, matching
+from shoal.frames.csv_files import read_csv
 from shoal.frames.errors import TableError
 from shoal.frames.matching import ANSWERS, answers
 from shoal.frames.publications import Publications
@@ -209,6 +210,54 @@ def test_a_csv_has_the_types_that_all_its_values_have(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("singly", [True, False])
+def test_integers_of_a_csv_that_no_double_is_are_exact(
+    tmp_path: Path, singly: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not singly:
+        monkeypatch.setattr(matching, "SINGLY", 0)
+    file = tmp_path / "p.csv"
+    values = ("9007199254740993", "9007199254740992", "0.5", "", "-9223372036854775807",
+              "+9007199254740995", "18446744073709551617", "1e300")  # fmt: skip
+    rows = dict(enumerate(values, 1))
+    file.write_text("id,v,w\n" + "".join(f"{id},{v},1\n" for id, v in rows.items()))
+    filters = {
+        "big": "v = 9007199254740993", "low": "v = 9007199254740992", "none": "v IS NULL",
+        "above": "v > 9007199254740992 AND w = 1", "least": "v < -9223372036854775806",
+        "beyond": "v = 18446744073709551616.0",
+    }  # fmt: skip
+    wanted = pa.table({"id": [*filters], "filter": [*filters.values()]})
+    found = match_frame(read_csv(file), wanted).to_pylist()
+    pairs = {name: [row["id"] for row in found if row["subscription"] == name] for name in filters}
+    assert pairs == {
+        "big": [1], "low": [2], "none": [4], "above": [1, 6, 7, 8], "least": [5], "beyond": [7]
+    }  # fmt: skip
+
+
+def test_what_a_csv_of_subscriptions_demands_is_exact_or_refused(tmp_path: Path) -> None:
+    file = tmp_path / "s.csv"
+    file.write_text("id,v\na,9007199254740993\nb,0.5\n")
+    with pytest.raises(TableError, match="column 'v' has values of several types"):
+        Subscriptions.of_table(read_csv(file))
+
+
+def test_objects_of_no_one_type_are_refused_by_name() -> None:
+    mixed = pd.DataFrame({"id": [1, 2], "v": pd.Series([2**53 + 1, 0.5], dtype=object)})
+    with pytest.raises(TableError, match=r"publications: .* column v "):
+        match_frame(mixed, pa.table({"id": ["a"], "filter": ["v = 0.5"]}))
+
+
+def test_fields_of_structs_are_attributes() -> None:
+    inner = pd.DataFrame({
+        "id": [1, 2, 3], "position.lon": [1.0, 2.0, 3.0],
+        "position": [{"lat": 50.5, "lon": 0.0, "o": {"x": 1}}, {"lat": 1.0, "o": None}, None],
+    })  # fmt: skip
+    filters = ["`position.lat` > 20", "`position.lon` = 2", "`position.o.x` IS NULL"]
+    wanted = pa.table({"id": ["a", "b", "c"], "filter": filters})
+    found = [(row["id"], row["subscription"]) for row in match_frame(inner, wanted).to_pylist()]
+    assert found == [(1, "a"), (2, "b"), (2, "c"), (3, "c")]
+
+
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(TableError, match="does not exist"):
         read_table_file(tmp_path / "no.csv", inside="")
@@ -218,6 +267,14 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(TableError, match="has no Parquet file"):
         read_table_file(tmp_path / "empty", inside="p.parquet")
+
+
+def test_the_names_of_folders_are_columns(tmp_path: Path) -> None:
+    for name in ("code=01001/n=1", "code=K%C3%B6ln/n=2"):
+        (tmp_path / name).mkdir(parents=True)
+        pq.write_table(pa.table({"id": [1]}), tmp_path / name / "part.parquet")
+    rows = read_table_file(tmp_path, inside="").to_pylist()
+    assert rows == [{"id": 1, "code": "01001", "n": 1}, {"id": 1, "code": "Köln", "n": 2}]
 
 
 def test_a_folder_of_parquet_is_one_table(tmp_path: Path) -> None:

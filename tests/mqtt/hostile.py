@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from shoal.attributes.json_texts import MAX_MENDED_BYTES
 from shoal.mqtt.codec.encoder import encode
 from shoal.mqtt.codec.fields import MAX_SKIPPED, write_string, write_variable
 from shoal.mqtt.codec.packet_types import MQTT_5
@@ -252,6 +253,11 @@ def _publications() -> Iterator[tuple[str, Properties, bytes]]:
     yield "JSON, a number", json, b'{"a":' + b"9" * (PACKET_BYTES - 10) + b"}"
     numbers = ",".join(f'"{number:x}":{"9" * 300}' for number in range(PACKET_BYTES // 320))
     yield "JSON, large numbers", json, f"{{{numbers}}}".encode()
+    inner = b"[" + b'{"":{}},' * (PACKET_BYTES // 8 - 10) + b"NaN]"
+    yield "JSON, objects and what is no number", json, b'{"a":' + inner + b"}"
+    yield "JSON, tokens", json, b'{"a":[' + b"n," * (MAX_MENDED_BYTES // 2 - 10) + b"n]}"
+    wide = ",".join(f'"{number}":{{"a":{{"b":null}}}}' for number in range(PACKET_BYTES // 30))
+    yield "JSON, inner fields", json, f"{{{wide}}}".encode()
     yield "JSON, escapes", json, b'{"a":"' + b"\\u00e9" * (PACKET_BYTES // 6 - 5) + b'"}'
 
 

@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shoal.attributes import MAX_FIELDS, MAX_TEXT
 from shoal.language import parse
 from shoal.matching.long_texts import search_within
 from shoal.model import EVERYTHING, Attributes, check_attributes
+from shoal.model.entities import MAX_ATTRIBUTES
 from shoal.mqtt import content
 from shoal.mqtt.broker_clients import BrokerClients
 from shoal.mqtt.codec.properties import Properties
@@ -26,6 +28,7 @@ from shoal.mqtt.limits import DEFAULT_LIMITS, Limits
 from shoal.mqtt.messages import Message
 from tests.calls import Calls
 from tests.mqtt.house import House
+from tests.mqtt.network_house import Network
 
 
 def read_filter(text: str, user_properties: Any = (), **limits: Any) -> SubscriptionFilter:
@@ -74,13 +77,14 @@ def test_user_properties_are_typed_by_how_they_look() -> None:
 )
 def test_fields_of_json(content_type: str) -> None:
     payload = b'{"a": 1, "b": 2.5, "c": "x", "d": true, "e": null, "f": [1], "g": {"h": 1}, "": 2}'
-    assert attributes(payload, content_type) == {"a": 1, "b": 2.5, "c": "x", "d": True}
+    wanted = {"a": 1, "b": 2.5, "c": "x", "d": True, "g.h": 1}
+    assert attributes(payload, content_type) == wanted
 
 
 @pytest.mark.parametrize(
     ("payload", "content_type"),
     [(b'{"a": 1}', "text/plain"), (b"[1]", "application/json"),
-     (b"1", "application/json"), (b"{", "application/json"), (b"", "application/json"),
+     (b"{", "application/json"), (b"", "application/json"),
      (b'{"a": 1} x', "application/json"), (b'{"a": "\xff"}', "application/json"),
      (b'{"a": %s}' % (b"9" * 400), "application/json"),
      (b'{"a": %s}' % (b"9" * 50_000), "application/json"),
@@ -108,21 +112,21 @@ def test_a_user_property_takes_the_place_of_a_field_and_the_last_of_each_counts(
 
 def test_a_text_that_is_too_long_is_no_attribute() -> None:
     """Each of 300 patterns went through 1 MB of it: 0.8 s in which nobody else was served."""
-    longest = "é" * content.MAX_TEXT
+    longest = "é" * MAX_TEXT
     payload = msgspec.json.encode({"a": longest, "b": longest + "x", "c": longest, "d": 1})
     found = attributes(payload, "application/json", c=longest + "x", e=longest)
     assert found == {"a": longest, "d": 1, "e": longest}
 
 
 def test_the_quotes_of_a_text_do_not_make_it_longer() -> None:
-    longest = "é" * content.MAX_TEXT
+    longest = "é" * MAX_TEXT
     found = attributes(b"", "text/plain", a=f"'{longest}'", b=f"'{longest}x'")
     assert found == {"a": longest}
 
 
 def test_of_very_many_fields_the_first_are_looked_at() -> None:
     """95,000 in a message of 880 KB took 30 ms beside what it takes to read them."""
-    fields: dict[str, object] = {f"f{number}": None for number in range(content.MAX_FIELDS - 1)}
+    fields: dict[str, object] = {f"f{number}": None for number in range(MAX_FIELDS - 1)}
     payload = msgspec.json.encode({**fields, "a": 1, "b": 2})
     assert attributes(payload, "application/json", c="x") == {"a": 1, "c": "x"}
 
@@ -135,7 +139,7 @@ def test_who_does_not_ask_for_a_text_that_is_too_long_gets_it_all_the_same() -> 
         client = house.connect(f"c{number}")
         client.subscribe("t", properties=Properties(user_properties=(("$where", where),)))
         got.append(client)
-    payload = b'{"a": "%s", "d": 1}' % (b"x" * (content.MAX_TEXT + 1))
+    payload = b'{"a": "%s", "d": 1}' % (b"x" * (MAX_TEXT + 1))
     house.connect("p").publish("t", payload)
     assert [each.take_payloads() == [payload] for each in got] == [True, False, True, True, False]
 
@@ -147,7 +151,7 @@ def test_patterns_of_many_clients_go_through_one_message_in_a_short_time() -> No
         where = Properties(user_properties=(("$where", f"a LIKE '%a{number}b%'"),))
         house.connect(f"c{number}").subscribe("t", properties=where)
     publisher = house.connect("p")
-    for count in (content.MAX_TEXT, 1_000_000):
+    for count in (MAX_TEXT, 1_000_000):
         payload = b'{"a": "%s"}' % (b"a" * count)
         with Calls() as calls:
             assert search_within(50_000, partial(publisher.publish, "t", payload))
@@ -248,6 +252,7 @@ def test_a_client_may_advertise_so_much(limits: dict[str, int], granted: bool) -
         (b'{"t": 41}', "text/plain", ()),
         (b'[{"t": 41}]', None, ()),
         (b'{"t": 41', None, ()),
+        (b'{"t": NaN, "t": 41}\n', "application/x+json", ("auto", "declared")),
     ],
 )
 def test_which_payloads_are_json(
@@ -270,3 +275,44 @@ def test_a_client_of_3_1_1_publishes_attributes_as_json(json: Any, count: int) -
     publisher.publish("b", b'{"t": 41}')
     publisher.publish("b", b'{"t": 7}')
     assert len(client.take_payloads()) == count
+
+
+def test_a_plain_value_is_an_attribute_where_it_is_not_declared_to_be_something_else() -> None:
+    read = {
+        json: [
+            own_attributes(attributes_of(Message("t", payload, "p", 0, properties=sent), json))
+            for payload in (b"21.5", b"ON", b"true")
+            for sent in (Properties(), Properties(content_type="text/plain"))
+        ]
+        for json in ("auto", "declared", "never")
+    }
+    values: list[dict] = [{"payload": 21.5}, {"payload_text": "ON"}, {"payload_boolean": True}]
+    assert read["auto"] == [each for each in values for _ in (1, 2)]
+    assert read["declared"] == [found for each in values for found in ({}, each)]
+    assert read["never"] == [{}] * 6
+
+
+def test_fields_of_a_payload_make_room_for_user_properties() -> None:
+    inner = {f"i{number}": number for number in range(300)}
+    payload = msgspec.json.encode({f"f{number}": number for number in range(250)} | {"o": inner})
+    found = attributes(payload, None, carrier="UA", f1="one", **{"o.i3": "x"})
+    assert len(found) + len(("$topic", "$topic.0", "$levels")) == MAX_ATTRIBUTES
+    assert found.items() >= {"carrier": "UA", "f1": "one", "o.i3": "x", "f249": 249}.items()
+
+
+@pytest.mark.parametrize("networked", [False, True])
+def test_payloads_that_are_not_read_are_counted_and_told(networked: bool) -> None:
+    network = Network("B1")
+    house = network["B1"] if networked else House()
+    client = house.connect("c")
+    client.subscribe("t/#", properties=Properties(user_properties=(("$where", "u = 1"),)))
+    publisher = house.connect("p")
+    for payload in (b'{"u": 1', b'{"u": 1, "t": NaN}', b"ON", b"\xff"):
+        publisher.publish("t/1", payload)
+    publisher.publish("t/2", b"ON", properties=Properties(content_type="application/json"))
+    assert client.take_payloads() == [b'{"u": 1, "t": NaN}']
+    statistics = house.clients.statistics
+    assert statistics.unread_payloads == 2
+    assert statistics.texts(0)["$SYS/broker/publish/payloads/unread"] == "2"
+    told = [(each.what, each.who.client, each.where) for each in statistics.notices.take()]
+    assert told == [("payload not read", "p", "t/1"), ("payload not read", "p", "t/2")]

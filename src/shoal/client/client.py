@@ -37,6 +37,7 @@ from shoal.client.inbox import Inbox
 from shoal.client.publishing import check_qos, make_publish
 from shoal.client.session import ClientSession, State
 from shoal.client.subscription import Message, Subscription
+from shoal.client.taken import Taken
 from shoal.client.terms import VERSIONS, ClientError, Keep, Version, Will, make_connect
 from shoal.language import parse
 from shoal.model import Value
@@ -103,8 +104,10 @@ class Client:
             will=will,
         )
         self._keep = keep
-        # Connections that there were, and how often the broker knew nothing of the session then.
-        self.connections = self.forgotten = 0
+        self._taken = Taken(self.acknowledge)
+        # Connections that there were, and how often the broker knew nothing of the session then;
+        # the connection when it last did not.
+        self.connections = self.forgotten = self._begun = 0
         # Where it began, and where it tries next if nobody answers.
         self._first_address = self._next_address = address
         self._first = endpoint
@@ -301,11 +304,13 @@ class Client:
         return self._session.state is State.UP
 
     def acknowledge(self, message: Message) -> None:
-        """With `keep`: a message of QoS 1 need not come again; if its connection is gone, it does.
+        """With `keep` and its `manual_ack`: a message need not come again.
 
-        Of a message that came to several subscriptions that is said once.
+        At QoS 1 it does if its connection is gone.  Of a message that came to several
+        subscriptions this is said once; said again, or of QoS 0, it means nothing.
         """
-        if message.connection == self.connections:
+        oldest = self.connections if message.qos == 1 else self._begun
+        if message.qos and message.connection >= oldest:
             self._session.acknowledge(message.packet.packet_id)
             self.flush()
 
@@ -349,7 +354,11 @@ class Client:
 
     def take_back(self, subscription: Subscription) -> int | None:
         """As `unsubscribe`, without waiting; the number of the request, if one was made."""
+        unread = tuple(subscription.messages)
         if self._inbox.drop(subscription):
+            if self._keep is not None:
+                for message in unread:
+                    self._taken.take(message)
             number = self._session.unsubscribe(subscription.number)
             self.flush()
             return number
@@ -363,6 +372,8 @@ class Client:
                 raise ClientError("the subscription was taken back")
             subscription.changed.clear()
             await subscription.changed.wait()
+        if self._keep is not None and not self._keep.manual_ack:
+            self._taken.take(message)
         if self._inbox.has_room and self._socket is not None:
             self._socket.hold_reading(False)
         return message
@@ -404,7 +415,10 @@ class Client:
             case Connected(client_id, keep_alive_s, session_present):
                 self.client_id = client_id
                 self.connections += 1
-                self.forgotten += not session_present
+                if not session_present:
+                    self.forgotten += 1
+                    self._begun = self.connections
+                    self._taken.forget()
                 self._up.set()
                 self._has_been_up = True
                 if self._is_cut_off:
@@ -434,7 +448,7 @@ class Client:
             len(numbers),
         )
         self._inbox.put(message, numbers)
-        if not numbers and self._keep is not None and packet.qos == 1:
+        if not numbers and self._keep is not None:
             self.acknowledge(message)  # a subscription of a client before this one
         if self._inbox.is_full:
             socket.hold_reading(True)

@@ -97,7 +97,7 @@ class ClientSession:
         is_held: bool = False,
         maximum_packet_size: int = MAX_PACKET_BYTES,
     ) -> None:
-        """`is_held`: what arrives at QoS 1 is acknowledged by `acknowledge`, else at once.
+        """`is_held`: what arrives at QoS 1 and 2 is acknowledged by `acknowledge`, else at once.
 
         ValueError for a CONNECT that cannot be written.
         """
@@ -120,6 +120,8 @@ class ClientSession:
         self._under_way: dict[int, _Request] = {}  # by packet identifier, oldest first
         self._again: deque[int] = deque()  # of these to be sent again, when there is room
         self._received: set[int] = set()  # identifiers at QoS 2 that are not released
+        # The QoS of messages that were handed out and wait for `acknowledge`, by identifier.
+        self._unacknowledged: dict[int, int] = {}
         self._subscriptions: dict[int, Subscribe] = {}
         # What brokers call subscriptions, to which these are.
         self._by_identifier: dict[int, int] = {}
@@ -173,9 +175,16 @@ class ClientSession:
         return done
 
     def acknowledge(self, packet_id: int) -> None:
-        """What has arrived by this identifier over the present connection need not come again."""
-        if self.state is State.UP:
-            self._send(Puback(packet_id))
+        """What has arrived by this identifier need not come again.
+
+        At QoS 1 it must have come over the present connection, at QoS 2 since the broker last
+        knew nothing of the session.
+        """
+        qos = self._unacknowledged.pop(packet_id, 0)
+        if qos == 2:
+            self._received.add(packet_id)
+        if qos and self.state is State.UP:
+            self._send(Puback(packet_id) if qos == 1 else Pubrec(packet_id))
 
     def disconnect(self, *, is_kept: bool = False) -> None:
         """Say goodbye: the broker forgets the session, unless it is kept."""
@@ -209,6 +218,8 @@ class ClientSession:
         """The connection is gone."""
         self.state = State.DOWN
         self._out = []
+        # What came at QoS 1 comes again as another message.
+        self._unacknowledged = {each: qos for each, qos in self._unacknowledged.items() if qos == 2}
 
     def to_write(self) -> bytes:
         """Bytes for the connection."""
@@ -372,6 +383,7 @@ class ClientSession:
                     self._again.append(packet_id)
             return
         self._received.clear()
+        self._unacknowledged.clear()
         self._under_way.clear()
         # What was released has arrived before the broker forgot it; the rest may have, at QoS 1.
         again = [request for request in requests if not request.is_released]
@@ -381,18 +393,30 @@ class ClientSession:
         self._waiting.extendleft(_Request(number, packet) for number, packet in missing)
 
     def _arrived(self, packet: Publish, events: list[Event]) -> None:
-        if packet.qos == 1:
-            if not self._is_held:
-                self._send(Puback(packet.packet_id))
-        elif packet.qos:
-            self._send(Pubrec(packet.packet_id))
-            if packet.packet_id in self._received:
-                return
-            self._received.add(packet.packet_id)
+        if packet.qos and not self._is_new(packet):
+            return
         named = packet.properties.subscription_identifiers
         known = (self._by_identifier.get(each) for each in named)
         numbers = tuple(each for each in known if each in self._subscriptions and each is not None)
         events.append(Arrived(packet, numbers if named else self._matching(packet.topic)))
+
+    def _is_new(self, packet: Publish) -> bool:
+        """Acknowledge a message, or note that `acknowledge` will; whether it is no repeat."""
+        packet_id, known = packet.packet_id, self._unacknowledged.get(packet.packet_id)
+        if packet.qos == 2:
+            if packet_id in self._received:
+                self._send(Pubrec(packet_id))
+                return False
+            if packet.duplicate and known == 2:
+                return False  # it was handed out, and its acknowledgement answers this one
+        if self._is_held:
+            self._unacknowledged[packet_id] = packet.qos
+        elif packet.qos == 1:
+            self._send(Puback(packet_id))
+        else:
+            self._send(Pubrec(packet_id))
+            self._received.add(packet_id)
+        return True
 
     def _matching(self, topic: str) -> tuple[int, ...]:
         """The subscriptions that ask for a topic; all, if it is more than topics they ask for."""

@@ -29,17 +29,19 @@ class ClientError(Exception):
 class Keep(msgspec.Struct, frozen=True, kw_only=True):
     """A session that outlives its client.
 
-    What comes at QoS 1 is acknowledged by whoever takes it (`Client.acknowledge`), and not
-    before: what is not comes again, and when `window` messages are not, no more come.
+    A message of QoS 1 or 2 is acknowledged when it is taken out of its subscription; one that
+    still waits there when the client ends comes again to the next of its name.
 
     seconds               how long the broker keeps it without its client
-    window                how many messages may be unacknowledged
+    window                how many messages may be unacknowledged; then no more come
     maximum_packet_size   what the client takes, in bytes
+    manual_ack            a message is acknowledged by `Client.acknowledge`, and not before
     """
 
     seconds: int
     window: int = 100
     maximum_packet_size: int = 16 * 2**20
+    manual_ack: bool = False
 
 
 class Will(msgspec.Struct, frozen=True, kw_only=True):

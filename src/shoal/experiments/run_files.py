@@ -24,6 +24,7 @@ import pyarrow.dataset as ds  # type: ignore[import-untyped]  # as above
 import pyarrow.parquet as pq  # type: ignore[import-untyped]  # as above
 
 from shoal.experiments.scenario import Scenario, dump_scenario
+from shoal.frames.mixed_columns import is_mixed, plain_value
 from shoal.model import AdvertisementId, BrokerId, ClientId, SubscriptionId, Value
 from shoal.overlays.trace_rows import OverlayLink
 from shoal.overlays.trace_tables import TRACE_TABLES
@@ -134,7 +135,7 @@ class Events:
             keys = [batch.column(name).to_pylist() for name in EVENT_KEYS]
             for replay_us, publisher, sequence, time_us, values in zip(*keys, rows, strict=True):
                 attributes = {
-                    name: value
+                    name: plain_value(value)
                     for name, value in zip(names, values, strict=True)
                     if value is not None
                 }
@@ -265,7 +266,8 @@ def _read_events(path: Path) -> Any:
     for field in attributes:
         kinds = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_null)
         text = pa.types.is_string(field.type) or pa.types.is_large_string(field.type)
-        if not text and not any(kind(field.type) for kind in kinds):
+        is_plain = text or any(kind(field.type) for kind in kinds)
+        if not (is_plain or is_mixed(field.type)):
             raise RunFileError(
                 f"{path}: attribute {field.name!r} is {field.type}; "
                 "use strings, integers, doubles or booleans"

@@ -1,23 +1,26 @@
 """CSV files with a header as tables in memory, and what is wrong with one, by row or line.
 
 Columns get the type that all their values have: integers, doubles, booleans, else text (dates stay
-the text that they are).  An empty field is a null.  `.csv.gz` is unpacked on the way; what is no
-file on disk, such as a pipe, is read into memory first.
+the text that they are); integers that no double is stay what they are beside fractions.  An empty
+field is a null.  `.csv.gz` is unpacked on the way; what is no file on disk, such as a pipe, is read
+into memory first.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
 import pyarrow.csv as pc  # type: ignore[import-untyped]  # as above
 
 from shoal.frames.errors import TableError
+from shoal.frames.exact_numbers import exact_column, may_be_inexact
+from shoal.frames.packed_files import cut_off, packed_by
 
 # What counts as a boolean; others beside these are texts.
 _TRUE, _FALSE = ["true", "True", "TRUE"], ["false", "False", "FALSE"]
-_PACKED = {b"\x1f\x8b": "gzip", b"PK": "zip", b"BZ": "bzip2"}
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 # Arrow's own size, and the most that it takes: a row must fit into a block.
 _BLOCK_BYTES, _MOST_BLOCK_BYTES = 1 << 20, (1 << 31) - 1
@@ -45,6 +48,8 @@ def read_csv(path: Path) -> pa.Table:
                 raise
             return _read(source, block_bytes=_MOST_BLOCK_BYTES)
     except OSError as error:
+        if "Truncated" in str(error):  # as Arrow says it
+            raise TableError(cut_off(path)) from None
         raise TableError(f"{path}: cannot be read ({error.strerror or error})") from None
     except pa.ArrowException as error:
         raise TableError(_complaint(path, source, str(error))) from None
@@ -55,10 +60,11 @@ def _source(path: Path) -> Path | pa.Buffer:
     if not path.is_file():
         return pa.py_buffer(path.read_bytes())
     with path.open("rb") as opened:
-        begins = opened.read(2)
-    if begins in _PACKED and path.suffix == ".csv":
-        raise TableError(f"{path}: is packed by {_PACKED[begins]}; unpack it first")
-    if begins in _UTF_16:
+        begins = opened.read(8)
+    packed = packed_by(begins)
+    if packed and path.suffix == ".csv":
+        raise TableError(f"{path}: is packed by {packed}; unpack it first")
+    if begins[:2] in _UTF_16:
         raise TableError(f"{path}: is UTF-16; save the file as UTF-8")
     return path
 
@@ -68,7 +74,26 @@ def _read(source: Path | pa.Buffer, *, block_bytes: int = _BLOCK_BYTES) -> pa.Ta
     table = _parse(source, types, block_bytes)
     # Dates and times are the text that they are in the file.
     types = {each.name: pa.string() for each in table.schema if _is_other(each.type)}
-    return _parse(source, types, block_bytes) if types else table
+    table = _parse(source, types, block_bytes) if types else table
+    return _exact(source, table, block_bytes)
+
+
+def _exact(source: Path | pa.Buffer, table: pa.Table, block_bytes: int) -> pa.Table:
+    """The table with integers that no double is as they are; its texts are read again for them."""
+    # Of two columns of one name, which is an error elsewhere, none can be asked for.
+    large = {
+        field.name
+        for number, field in enumerate(table.schema)
+        if pa.types.is_floating(field.type) and may_be_inexact(table.column(number))
+    }
+    if not large or len(set(table.column_names)) < table.num_columns:
+        return table
+    texts = _parse(source, dict.fromkeys(large, pa.string()), block_bytes, only=sorted(large))
+    for name in large:
+        place = table.column_names.index(name)
+        column = exact_column(table.column(place), texts.column(name))
+        table = table.set_column(place, name, column)
+    return table
 
 
 def _parse(
@@ -77,6 +102,7 @@ def _parse(
     block_bytes: int,
     *,
     in_order: bool = False,
+    only: Sequence[str] = (),
 ) -> pa.Table:
     return pc.read_csv(
         source if isinstance(source, Path) else pa.BufferReader(source),
@@ -84,6 +110,7 @@ def _parse(
         parse_options=pc.ParseOptions(newlines_in_values=True),
         convert_options=pc.ConvertOptions(
             column_types=types,
+            include_columns=list(only),
             null_values=[""],
             true_values=_TRUE,
             false_values=_FALSE,

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
 
 from shoal.frames.columns import integers
+from shoal.frames.errors import TableError
 from shoal.frames.publications import SUBSCRIPTION, Publications
 from shoal.frames.subscriptions import Subscriptions
 
@@ -41,9 +42,17 @@ def match_frame(publications: Any, subscriptions: Any, *, key: Sequence[str] | N
     `filter` with its text, or a conjunction in columns (`symbol`, `price.low`, `price.high`).
     TableError says what is wrong with either.  Pairs come in the order of the publications.
     """
-    wanted = Subscriptions.of_table(pa.table(subscriptions))
-    given = Publications.of(pa.table(publications), wanted, key)
+    wanted = Subscriptions.of_table(_table(subscriptions, "subscriptions"))
+    given = Publications.of(_table(publications, "publications"), wanted, key)
     return pa.Table.from_batches(pairs(given, wanted), pair_schema(given, wanted))
+
+
+def _table(given: Any, what: str) -> pa.Table:
+    """As an Arrow table; TableError for a column of objects that have no type together."""
+    try:
+        return pa.table(given)
+    except pa.ArrowException as error:
+        raise TableError(f"{what}: {'; '.join(map(str, error.args))}") from None
 
 
 def answers(publications: Publications, subscriptions: Subscriptions) -> Iterator[pa.RecordBatch]:

@@ -25,6 +25,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from shoal.frames.errors import TableError
+from shoal.frames.packed_files import unpacked_bytes
 from shoal.frames.reading import read_table_file
 from shoal.frames.spelling import unknown_column
 from shoal.frames.times import instant
@@ -117,13 +118,14 @@ def _plain(name: str, value: Any) -> Any:
 
 
 def _rows(path: Path) -> Iterator[dict[str, Any]]:
-    if path.suffix not in (".jsonl", ".json"):
+    if Path(path.name.removesuffix(".gz")).suffix not in (".jsonl", ".json"):
         yield from read_table_file(path, inside="subscriptions.parquet").to_pylist()
         return
     if not path.exists():
         raise TableError(f"{path} does not exist")
     try:
-        lines = path.read_bytes().removeprefix(codecs.BOM_UTF8).splitlines()
+        content = unpacked_bytes(path, ".jsonl.gz", TableError)
+        lines = content.removeprefix(codecs.BOM_UTF8).splitlines()
     except OSError as error:
         raise TableError(f"{path}: cannot be read ({error.strerror or error})") from None
     for number, line in enumerate(lines, 1):

@@ -2,8 +2,9 @@
 
 A row is named by its key: column `id`, or `publisher` and `sequence` as in shoal's own tables.
 Attributes are the fields of the struct column `attributes` or, where there is none, all other
-columns; null means that a publication lacks the attribute.  Narrow integers and floats are widened,
-dictionaries of texts are texts; a column of another type is an error only if a filter asks for it.
+columns, and within them the fields of structs, `position.lat`; null means that a publication lacks
+the attribute.  Narrow integers and floats are widened, dictionaries of texts are texts; a column of
+another type is an error only if a filter asks for it.
 
 >>> table = pa.table({"id": [1], "gate": pa.array([3], pa.int8()), "when": [None]})
 >>> wanted = Subscriptions.of_table(pa.table({"id": [7], "filter": ["gate > 2"]}))
@@ -17,7 +18,9 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
 
+from shoal.attributes import MAX_DEPTH
 from shoal.frames.errors import TableError
+from shoal.frames.mixed_columns import is_mixed, plain_value
 from shoal.frames.spelling import did_you_mean
 from shoal.frames.subscriptions import FILTER, ID_COLUMNS, Subscriptions
 from shoal.model import Value
@@ -85,7 +88,8 @@ class Publications:
         names = row_names(self.keys)
         rows = self.attributes.to_pylist() if self.attributes.num_columns else [{}] * len(self)
         for name, row in zip(names, rows, strict=True):
-            yield name, {attribute: value for attribute, value in row.items() if value is not None}
+            values = ((attribute, plain_value(value)) for attribute, value in row.items())
+            yield name, {attribute: value for attribute, value in values if value is not None}
 
 
 def row_names(keys: pa.Table | pa.RecordBatch) -> Iterator[object]:
@@ -125,8 +129,24 @@ def attribute_columns(table: pa.Table, key: Sequence[str]) -> dict[str, pa.Chunk
                 f"publications: column {ATTRIBUTES!r} is {nested.type}; it must be a struct with a "
                 "field per attribute"
             )
-        return dict(zip([each.name for each in nested.type], nested.flatten(), strict=True))
-    return {name: table.column(name) for name in table.column_names if name not in key}
+        columns = dict(zip([each.name for each in nested.type], nested.flatten(), strict=True))
+    else:
+        columns = {name: table.column(name) for name in table.column_names if name not in key}
+    return _with_inner(columns)
+
+
+def _with_inner(columns: dict[str, pa.ChunkedArray]) -> dict[str, pa.ChunkedArray]:
+    """And the fields of structs, `position.lat`, unless a column is called so."""
+    found, level = dict(columns), columns
+    for _ in range(MAX_DEPTH - 1):
+        level = {
+            f"{name}.{field.name}": inner
+            for name, column in level.items()
+            if pa.types.is_struct(column.type) and not is_mixed(column.type)
+            for field, inner in zip(column.type, column.flatten(), strict=True)
+        }
+        found = level | found
+    return found
 
 
 def _typed(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -135,7 +155,12 @@ def _typed(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
     if pa.types.is_dictionary(kind):
         column = column.cast(kind.value_type)
         kind = column.type
-    if pa.types.is_null(kind) or pa.types.is_boolean(kind) or pa.types.is_string(kind):
+    if (
+        is_mixed(kind)
+        or pa.types.is_null(kind)
+        or pa.types.is_boolean(kind)
+        or pa.types.is_string(kind)
+    ):
         return column
     if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         return column.cast(pa.string())

@@ -1,7 +1,8 @@
 """Parquet and CSV files as tables in memory: columns as they are.
 
 The ending of the name decides: a folder or `.parquet` is Parquet, `.csv` (or `.csv.gz`) is CSV with
-a header.
+a header.  The names of folders in a folder, `code=01001`, are a column: of integers if all are such
+without zeros in front, else of texts.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]  # as above
 from shoal.frames.csv_files import read_csv
 from shoal.frames.errors import TableError
 from shoal.frames.parquet_files import ParquetError, check_parquet, part_files
+from shoal.frames.parquet_folders import FolderColumn, folder_columns, folder_values
 
 
 def read_table_file(path: Path, *, inside: str) -> pa.Table:
@@ -34,7 +36,8 @@ def read_table_file(path: Path, *, inside: str) -> pa.Table:
 
 def _read_parquet(path: Path) -> pa.Table:
     check_parquet(path)
-    tables = [_read_part(path, file) for file in part_files(path)]
+    folders = folder_columns(path)
+    tables = [_read_part(path, file, folders) for file in part_files(path)]
     if not tables:
         raise TableError(f"{path} has no Parquet file")
     try:
@@ -43,7 +46,7 @@ def _read_parquet(path: Path) -> pa.Table:
         raise TableError(f"{path}: files of different columns: {error}") from None
 
 
-def _read_part(path: Path, file: Path) -> pa.Table:
+def _read_part(path: Path, file: Path, folders: dict[str, FolderColumn]) -> pa.Table:
     try:
         table = pq.ParquetFile(file).read()
     except (OSError, pa.ArrowException) as error:
@@ -51,6 +54,12 @@ def _read_part(path: Path, file: Path) -> pa.Table:
         raise ParquetError(f"{file} cannot be read ({reason}); mend it or move it away") from None
     # Tables of the same columns are put together by their names.
     _check_names(path, table)
+    said = folder_values(path, file)
+    for name, column in folders.items():
+        if name not in table.column_names:
+            text = pa.scalar(said.get(name) or None, pa.string())
+            value = text.cast(pa.int64()) if column.has_integers else text
+            table = table.append_column(name, pa.repeat(value, table.num_rows))
     return table
 
 

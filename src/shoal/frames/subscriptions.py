@@ -26,6 +26,8 @@ import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
 
 from shoal.frames.columns import binaries, flags, integers, texts
 from shoal.frames.errors import TableError
+from shoal.frames.exact_numbers import EXACT_INTEGERS
+from shoal.frames.mixed_columns import is_mixed
 from shoal.language import FilterSyntaxError, parse
 from shoal.matching import MatchIndex
 from shoal.model import (
@@ -47,8 +49,6 @@ EXPRESSION = "encoded filter"
 COMPLAINTS_SHOWN = 3
 # Of so few conjunctions filters are made one by one: loading them imports numba.
 FEW = 2_000
-# From here on an integer need not be a double, and a row's bounds are doubles.
-EXACT_INTEGERS = 2**53
 
 _BOUNDS = {"low": Operator.GE, "high": Operator.LE}
 _OPEN = {"low": -np.inf, "high": np.inf}
@@ -258,6 +258,11 @@ def _check_column(name: str, values: pa.Array) -> None:
     side = side_of(name)
     kind = values.type
     is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
+    if is_mixed(kind):
+        raise TableError(
+            f"subscriptions: column {name!r} has values of several types; "
+            "write what it demands as texts in a column 'filter'"
+        )
     if side and not is_number:
         raise TableError(f"subscriptions: column {name!r} is {kind}; a bound is a number")
     if not (is_number or _is_text(kind) or pa.types.is_boolean(kind)):

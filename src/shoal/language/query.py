@@ -13,6 +13,9 @@ Clients that check topic filters themselves want `+` and `#` alone in their leve
 They put the query in front, after `$where`, with `/`, `+` and `#` as `%2F`, `%2B` and `%23`:
 `$where/dep_delay>25/flights/#`, shared `$share/group/$where/dep_delay>25/flights/#`.
 
+The name of a group may have the query, too, written alike: `$share/group?dep_delay>25/flights/#`.
+Libraries that know groups take what follows it for the topic filter, and hand messages on by it.
+
 >>> from shoal.language import format_filter
 >>> topic_filter, late = parse_topic_query("flights/+/delays?carrier=UA,DL&dep_delay>25")
 >>> topic_filter, format_filter(late)
@@ -88,12 +91,20 @@ def parse_topic_query(text: str) -> tuple[str, Filter]:
     """
     group, topic_filter = _split_group(text)
     is_leading = topic_filter.startswith(LEADING)
-    if not is_leading and ("?" not in topic_filter or not _HAS_TEST.search(topic_filter)):
+    name, mark, said = group.partition("?")
+    is_grouped = bool(mark) and _HAS_TEST.search(said) is not None
+    if not (is_leading or is_grouped) and (
+        "?" not in topic_filter or not _HAS_TEST.search(topic_filter)
+    ):
         return text, EVERYTHING
     check_encodable(text)
     if len(text) > MAX_TEXT_LENGTH:
         _fail(text, MAX_TEXT_LENGTH, f"a topic filter has at most {MAX_TEXT_LENGTH} characters")
     tests: list[Expression] = []
+    if is_grouped:
+        if name == _SHARED:
+            _fail(text, len(name), "there is no name of a group before ?")
+        _read_tests(text, len(name) + 1, len(group) - 1, tests)
     if is_leading:
         start = len(group) + len(LEADING)
         end = text.find("/", start)
@@ -112,6 +123,8 @@ def parse_topic_query(text: str) -> tuple[str, Filter]:
         topic_filter = before
     if not tests:
         return text, EVERYTHING
+    if is_grouped:
+        group = f"{name}/"
     return group + topic_filter, Filter(tests[0] if len(tests) == 1 else And(tuple(tests)))
 
 

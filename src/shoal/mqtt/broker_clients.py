@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
+from shoal.attributes import Json
 from shoal.broker.effects import Deliver
 from shoal.model import BrokerId, Publication, SubscriptionId
 from shoal.mqtt.access import Access, Admission, Credentials, Everyone, Permissions
@@ -33,7 +34,7 @@ from shoal.mqtt.connection.connection import Connection
 from shoal.mqtt.connection.effects import Ask, ClientEffect, Close, HalfClose, Write
 from shoal.mqtt.connection.house import Guest
 from shoal.mqtt.connection.unfinished import MOST_OF_CLIENTS, MOST_OF_STRANGERS, Unfinished
-from shoal.mqtt.content import Json
+from shoal.mqtt.content import AttributeReader
 from shoal.mqtt.door.network import Door
 from shoal.mqtt.due import MORE_TIMER, Due
 from shoal.mqtt.federation.federation import Federation
@@ -94,8 +95,9 @@ class BrokerClients:
         self.retained = RetainedStore(
             limits.maximum_retained_messages, limits.maximum_retained_bytes
         )
-        self.door = Door(broker_id, now_us, json) if networked else None
-        self.subscriptions = Subscriptions(self.door, json)
+        reader = AttributeReader(json, self.statistics)
+        self.door = Door(broker_id, now_us, reader) if networked else None
+        self.subscriptions = Subscriptions(self.door, reader)
         self.subscribing = Subscribing(limits, self.subscriptions, self.retained, json)
         self._timers = Timers()
         # What is for many is handed out in turns.

@@ -1,12 +1,9 @@
 """What of an MQTT message a content filter sees, and where clients say what they want or promise.
 
-The attributes of a message are its user properties, the top-level fields of its payload if that is
-JSON (see `Json`), and those of its topic: `` `$topic` `` whole, `` `$topic.0` `` and
-so on level by level, `` `$levels` `` how many there are; `` `$retain` `` is TRUE if it is to be
-retained.  A user property has no type, so its value is
-read as `read_plain_value` reads it; it takes the place of a field of the same name.  Fields that
-are null, lists or objects, those behind the first MAX_FIELDS, texts of more than MAX_TEXT
-characters, and names that begin with `$`, are no attributes.
+The attributes of a message are those of its topic and its payload (see `shoal.attributes`), and its
+user properties; `` `$retain` `` is TRUE if it is to be retained.  A user property has no type, so
+its value is read as `read_plain_value` reads it; it takes the place of a field of the same name.
+Names that begin with `$` are not the client's to give.
 
 >>> from shoal.mqtt.limits import DEFAULT_LIMITS
 >>> from shoal.mqtt.messages import Message
@@ -22,13 +19,17 @@ characters, and names that begin with `$`, are no attributes.
 
 from __future__ import annotations
 
-from contextlib import suppress
-from functools import lru_cache
 from itertools import islice
-from typing import Any, Literal, NamedTuple
+from typing import NamedTuple
 
-import msgspec
-
+from shoal.attributes import (
+    MAX_LEVEL_ATTRIBUTES,
+    MAX_TEXT,
+    RESERVED,
+    Json,
+    add_payload,
+    topic_attributes,
+)
 from shoal.broker.wire import MAX_PARTS, WireError, check_size
 from shoal.language import (
     FilterSyntaxError,
@@ -39,8 +40,6 @@ from shoal.language import (
 )
 from shoal.model import (
     EVERYTHING,
-    INTEGER_MAX,
-    INTEGER_MIN,
     And,
     Attributes,
     Filter,
@@ -49,20 +48,12 @@ from shoal.model import (
     Value,
 )
 from shoal.model.entities import MAX_ATTRIBUTES
-from shoal.mqtt.codec.fields import REMEMBERED_TOPIC_BYTES
 from shoal.mqtt.codec.properties import UserProperties
 from shoal.mqtt.limits import Limits
 from shoal.mqtt.messages import Message
+from shoal.mqtt.statistics import Statistics
 
-TOPIC_ATTRIBUTE = "$topic"
-LEVELS_ATTRIBUTE = "$levels"
 RETAIN_ATTRIBUTE = "$retain"
-# Levels that have an attribute of their own; deeper ones are told apart by the broker they reach.
-MAX_LEVEL_ATTRIBUTES = 8
-# Characters of a text that filters see: each LIKE goes through it, and there may be thousands.
-MAX_TEXT = 16_384
-# Fields of a JSON object that are looked at; a broker that looks at 100,000 does nothing else.
-MAX_FIELDS = 10_000
 # The user property of a SUBSCRIBE that holds a filter in SQL; several must all be TRUE.
 WHERE = "$where"
 # The user property of a CONNECT that names what a client will publish; several are an OR.
@@ -81,20 +72,8 @@ LEVEL_BYTES = 250
 TEST_BYTES = 600
 VALUE_BYTES = 80
 _WILDCARDS = frozenset("+#")
-# Which payloads are JSON: those whose content type says so (`declared`), also those without content
-# type that begin as an object (`auto`: 3.1.1 has no content types), or none.
-Json = Literal["auto", "declared", "never"]
-# What may be the first byte of an object.
-_MAY_BEGIN = frozenset((b"{", b" ", b"\t", b"\n", b"\r"))
-# White space in front of an object that is looked through.
-_WHITE_SPACE = 64
 # What a filter may have, so that there is room for the tests of its topic (see `network`).
 MAX_FILTER_PARTS = MAX_PARTS - 2 * MAX_LEVEL_ATTRIBUTES
-_JSON = "application/json"
-# Names that begin so are not the client's to give.
-_RESERVED = "$"
-
-_decode_json = msgspec.json.Decoder().decode
 
 
 class ContentFilterError(ValueError):
@@ -112,88 +91,65 @@ class SubscriptionFilter(NamedTuple):
     content: Filter
 
 
-def attributes_of(message: Message, json: Json = "auto") -> Attributes:
-    """What filters see, read when it is first asked for; a broker that routed it has read it.
+class AttributeReader:
+    """Reads the attributes of the messages that one broker publishes, and counts what it cannot.
 
-    It is remembered until the message is handed to all: it takes some ten times its bytes.
+    `json` says which payloads are read.
     """
-    attributes = message.attributes
-    if attributes is None:
-        attributes = message.attributes = read_attributes(message, json)
-    return attributes
+
+    def __init__(self, json: Json = "auto", statistics: Statistics | None = None) -> None:
+        self.json = json
+        self._statistics = statistics
+
+    def of(self, message: Message) -> Attributes:
+        """What filters see, read when it is first asked for; a broker that routed it has read it.
+
+        It is remembered until the message is handed to all: it takes some ten times its bytes.
+        """
+        attributes = message.attributes
+        if attributes is None:
+            attributes, unread = read_attributes(message, self.json)
+            message.attributes = attributes
+            if unread and self._statistics is not None:
+                self._statistics.count_unread(message.publisher, message.topic, unread)
+        return attributes
 
 
-def level_attribute(number: int) -> str:
-    """The name of one level of a topic."""
-    return f"{TOPIC_ATTRIBUTE}.{number}"
+def attributes_of(message: Message, json: Json = "auto") -> Attributes:
+    """What filters see of a message that no broker counts."""
+    return read_attributes(message, json)[0]
 
 
-def read_attributes(message: Message, json: Json) -> Attributes:
-    """What filters see; whatever cannot be an attribute is left out."""
-    topic = message.topic
-    short = len(topic) <= REMEMBERED_TOPIC_BYTES
-    attributes = _short_topic_attributes(topic).copy() if short else _topic_attributes(topic)
+def read_attributes(message: Message, json: Json) -> tuple[Attributes, str]:
+    """What filters see, and why the payload was not read if it looks like JSON, or is declared so.
+
+    Whatever cannot be an attribute is left out.
+    """
+    attributes = topic_attributes(message.topic)
     if message.retain:
         attributes[RETAIN_ATTRIBUTE] = True
-    payload = message.payload
-    if payload[:1] in _MAY_BEGIN and json != "never" and _is_json(message, json):
-        _add_fields(payload, attributes)
-    for name, text in message.properties.user_properties:
-        if name and name[0] != _RESERVED:
+    properties, payload, unread = message.properties, message.payload, ""
+    if payload and json != "never":
+        unread = add_payload(payload, properties.content_type, json == "auto", attributes)
+    for name, text in properties.user_properties:
+        if name and name[0] != RESERVED:
             value = read_plain_value(text)
             if len(text) > MAX_TEXT and type(value) is str and len(value) > MAX_TEXT:
                 attributes.pop(name, None)  # it takes the place of a field all the same
             else:
                 attributes[name] = value
     if len(attributes) > MAX_ATTRIBUTES:
-        return dict(list(attributes.items())[:MAX_ATTRIBUTES])
-    return attributes
+        attributes = _first(attributes, {name for name, _ in properties.user_properties})
+    return attributes, unread
 
 
-def _topic_attributes(topic: str) -> dict[str, Value]:
-    levels = topic.split("/")
-    attributes: dict[str, Value] = {TOPIC_ATTRIBUTE: topic, LEVELS_ATTRIBUTE: len(levels)}
-    for number, level in enumerate(levels[:MAX_LEVEL_ATTRIBUTES]):
-        attributes[level_attribute(number)] = level
-    return attributes
-
-
-_short_topic_attributes = lru_cache(1_024)(_topic_attributes)
-
-
-def _is_json(message: Message, json: Json) -> bool:
-    """Also with parameters (`application/json; charset=utf-8`) and in capitals."""
-    content_type = message.properties.content_type
-    if content_type is None:
-        return json == "auto" and message.payload[:_WHITE_SPACE].lstrip()[:1] == b"{"
-    if content_type == _JSON:
-        return True
-    return content_type.partition(";")[0].strip().lower() == _JSON
-
-
-def _add_fields(payload: bytes, attributes: dict[str, Value]) -> None:
-    try:
-        fields: Any = _decode_json(payload)
-    except (msgspec.DecodeError, ValueError, RecursionError):
-        return
-    if type(fields) is not dict:
-        return
-    for name, value in islice(fields.items(), MAX_FIELDS):
-        kind = type(value)
-        if not name or name[0] == _RESERVED:
-            continue
-        if kind is float or kind is bool:
-            attributes[name] = value
-        elif kind is str:
-            if len(value) <= MAX_TEXT:
-                attributes[name] = value
-        elif kind is int:
-            if INTEGER_MIN <= value <= INTEGER_MAX:
-                attributes[name] = value
-            else:
-                # Past the largest double too, it is no attribute.
-                with suppress(OverflowError):
-                    attributes[name] = float(value)
+def _first(attributes: dict[str, Value], given: set[str]) -> dict[str, Value]:
+    """As many attributes as a message has: fields of the payload make room for all others."""
+    others = {n: value for n, value in attributes.items() if n[0] == RESERVED or n in given}
+    first = dict(islice(others.items(), MAX_ATTRIBUTES))
+    fields = ((name, value) for name, value in attributes.items() if name not in others)
+    first.update(islice(fields, MAX_ATTRIBUTES - len(first)))
+    return first
 
 
 class FilterReader:

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from shoal.mqtt.limits import MICROSECONDS
-from shoal.mqtt.notices import Notices
+from shoal.mqtt.notices import Notices, Party
 
 PREFIX = "$SYS/broker/"
 
@@ -34,6 +34,7 @@ class Statistics:
         "sessions",
         "started_us",
         "subscriptions",
+        "unread_payloads",
     )
 
     def __init__(self, started_us: int) -> None:
@@ -47,6 +48,8 @@ class Statistics:
         self.publications_dropped = 0
         self.deliveries = 0
         self.protocol_errors = 0
+        # Publications whose payload should be JSON and is not.
+        self.unread_payloads = 0
         # One of the messages that clients of this broker published last, and one of those that were
         # routed to its clients; the driver looks at them now and then, and puts None there.
         self.published: object = None
@@ -65,6 +68,11 @@ class Statistics:
         self.connected += 1
         self.connected_maximum = max(self.connected, self.connected_maximum)
 
+    def count_unread(self, client_id: str, topic: str, why: str) -> None:
+        """A client's payload looks like JSON, or is declared so, and no field of it was read."""
+        self.unread_payloads += 1
+        self.notices.note("payload not read", Party(client_id, None, None), topic, why)
+
     def texts(self, now_us: int) -> dict[str, str]:
         """The payload of each $SYS topic."""
         uptime_s = (now_us - self.started_us) // MICROSECONDS
@@ -81,6 +89,7 @@ class Statistics:
             "publish/messages/sent": self.deliveries,
             "publish/messages/dropped": self.publications_dropped,
             "publish/messages/refused": self.publications_refused,
+            "publish/payloads/unread": self.unread_payloads,
             "protocol errors": self.protocol_errors,
             "retained messages/count": self.retained,
             "subscriptions/count": self.subscriptions,

@@ -27,10 +27,10 @@ from typing import Annotated, Any
 import msgspec
 
 from shoal import typed_toml
+from shoal.attributes import Json
 from shoal.broker.links.outbox import LinkLimits
 from shoal.broker.strategy import StrategyFactory
 from shoal.model import BrokerId
-from shoal.mqtt.content import Json
 from shoal.mqtt.door.network import travels_in
 from shoal.mqtt.limits import Limits
 from shoal.overlays.registry import PAGE as SYSTEMS_PAGE
@@ -71,9 +71,9 @@ class Network(Section, frozen=True, kw_only=True):
     links         pairs of brokers; systems that say themselves which links there are need none
     seed          starts the brokers' own randomness
     grows         others may join a broker that is alone in its file; it is slower then
-    json          which payloads' fields are attributes: "auto", of those that begin as a JSON
-                  object, unless their content type is another; "declared", of those whose
-                  content type is application/json; or "never"
+    json          which payloads are attributes: "auto", JSON objects and plain values, unless
+                  their content type is another; "declared", those whose content type is
+                  application/json, ends in +json or is text/plain; or "never"
     tls           between brokers
     plain_links   links go without TLS also where other machines reach them (a network of their
                   own, as containers have): whoever reaches a broker can claim to be another

@@ -13,13 +13,14 @@ from urllib.parse import urlencode
 
 import msgspec
 
+from shoal.attributes import TOPIC_ATTRIBUTE, Json
 from shoal.broker.onward import Asked
 from shoal.language import format_filter
 from shoal.matching import Verdict, explain, matches
 from shoal.matching.topics.filters import check_topic, topic_matches
 from shoal.model import Attributes, FilterError
 from shoal.mqtt.codec.properties import Properties
-from shoal.mqtt.content import TOPIC_ATTRIBUTE, Json, attributes_of
+from shoal.mqtt.content import attributes_of
 from shoal.mqtt.door.network import network_filter
 from shoal.mqtt.limits import NEVER_S
 from shoal.mqtt.messages import Message

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
+from shoal.client import Message
 from shoal.experiments.live.recording import Recorder, write_clients
+from shoal.frames import match_frame
+from shoal.frames.mixed_columns import plain_value
 from shoal.language import format_filter, parse
+from shoal.model import Value
+from shoal.mqtt.content import attributes_of
 from shoal.mqtt.door.network import network_filter
+from shoal.mqtt.messages import Message as Sent
 
 
 def test_an_hour_in_which_nobody_publishes_is_a_table_without_rows(tmp_path: Path) -> None:
@@ -16,6 +23,57 @@ def test_an_hour_in_which_nobody_publishes_is_a_table_without_rows(tmp_path: Pat
     table = pq.read_table(tmp_path / "publications.parquet")
     assert table.num_rows == 0
     assert [field.name for field in table.schema.field("attributes").type] == ["mqtt_topic"]
+
+
+def recorded(tmp_path: Path, *sent: tuple[str, bytes]) -> list[dict[str, Value]]:
+    """What is in a recording of messages, of each."""
+    recorder = Recorder()
+    for topic, payload in sent:
+        recorder.take(Message(topic, payload, 0, False, {}, None), 0)
+    recorder.write(tmp_path)
+    rows = pq.read_table(tmp_path / "publications.parquet").column("attributes").to_pylist()
+    return [
+        {name: each for name, each in row.items() if each is not None and name[:5] != "mqtt_"}
+        for row in rows
+    ]
+
+
+def test_plain_values_of_every_type_have_columns_of_their_own(tmp_path: Path) -> None:
+    payloads = {b"21.5": "payload", b"ON": "payload_text", b"22": "payload",
+                b"true": "payload_boolean"}  # fmt: skip
+    rows = recorded(tmp_path, *((f"home/{p!r}", p) for p in payloads))
+    assert [[*row] for row in rows] == [[name] for name in payloads.values()]
+    assert [*rows[0].values(), *rows[1].values(), *rows[3].values()] == [21.5, "ON", True]
+
+
+def test_a_recording_has_the_attributes_that_brokers_have(tmp_path: Path) -> None:
+    payloads = [
+        b'{"AM2301": {"Temperature": 21.5}, "temps": [1]}', b'{"t": NaN, "u": 1}',
+        b'\xef\xbb\xbf{"t": 1e400, "u": 1}\0', b"21.5",
+    ]  # fmt: skip
+    rows = recorded(tmp_path, *(("t", payload) for payload in payloads))
+    live = [attributes_of(Sent("t", payload, "", 0)) for payload in payloads]
+    assert rows == [{n: each for n, each in row.items() if n[0] != "$"} for row in live]
+    assert rows[:3] == [{"AM2301.Temperature": 21.5}, {"u": 1}, {"u": 1}]
+
+
+def test_each_value_keeps_its_type_whatever_others_have(tmp_path: Path) -> None:
+    values = (2**53 + 1, 0.5, '"ON"', "true", 7)
+    rows = recorded(tmp_path, *(("t", f'{{"v": {v}}}'.encode()) for v in values))
+    assert [plain_value(row["v"]) for row in rows] == [2**53 + 1, 0.5, "ON", True, 7]
+    subscriptions = {"big": f"v = {2**53 + 1}", "text": "v = 'ON'", "true": "v", "small": "v < 8"}
+    wanted = pa.table({"id": [*subscriptions], "filter": [*subscriptions.values()]})
+    publications = pq.read_table(tmp_path / "publications.parquet")
+    pairs = [
+        (row["sequence"], row["subscription"])
+        for row in match_frame(publications, wanted).to_pylist()
+    ]
+    assert pairs == [(0, "big"), (1, "small"), (2, "text"), (3, "true"), (4, "small")]
+
+
+def test_integers_among_fractions_are_doubles_if_these_are_the_same(tmp_path: Path) -> None:
+    rows = recorded(tmp_path, *(("t", b'{"v": %s}' % v) for v in (b"1", b"0.5")))
+    assert [type(row["v"]) for row in rows] == [float, float]
 
 
 def test_a_filter_that_is_granted_and_too_deep_when_written_out_takes_no_other_with_it(

@@ -5,11 +5,12 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from shoal.attributes import Json
 from shoal.mqtt.access import ALL_PERMISSIONS, Everyone
 from shoal.mqtt.codec.packets import Connack, Connect, Publish, Subscribe, SubscriptionRequest
 from shoal.mqtt.codec.properties import Properties
 from shoal.mqtt.codec.reason_codes import ReasonCode
-from shoal.mqtt.content import SUBSCRIPTION_BYTES, TEST_BYTES, Json
+from shoal.mqtt.content import SUBSCRIPTION_BYTES, TEST_BYTES
 from shoal.mqtt.messages import Message
 from tests.mqtt.house import Client, House
 from tests.mqtt.network_house import Network
@@ -169,7 +170,7 @@ def test_groups_see_what_other_subscriptions_see(json: Json) -> None:
     network = Network("B1", "B2")
     for site in network.sites.values():
         assert site.clients.door is not None
-        site.clients.door.json = site.clients.subscriptions._json = json
+        site.clients.door.reader.json = json
     member, client = network["B2"].connect("m"), network["B1"].connect("c")
     member.subscribe("$share/g/a?x=1")
     client.subscribe("a?x=1")

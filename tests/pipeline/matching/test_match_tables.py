@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -130,6 +131,42 @@ def test_options_that_do_not_go(csv_shell: Shell, options: list[str], complaint:
 @pytest.mark.parametrize("partition", ["auto", *at_length(["carrier"])])
 def test_spread_over_partitions(csv_shell: Shell, partition: str) -> None:
     assert tables(csv_shell, "--partition", partition)[:2] == (0, ANSWERS)
+
+
+@pytest.mark.parametrize("engine", ["spark", "spark-sql"])
+def test_numbers_of_a_csv_are_exact_and_inner_fields_have_names(
+    shell: Shell, tmp_path: Path, engine: str
+) -> None:
+    (shell.folder / "S.csv").write_text(
+        "id,filter\nbig,v = 9007199254740993\nlow,v = 9007199254740992\nhalf,v < 1\n"
+    )
+    values = ("9007199254740993", "9007199254740992", "0.5", "")
+    rows = "".join(f"{id},{v}\n" for id, v in enumerate(values, 1))
+    (shell.folder / "P.csv").write_text(f"id,v\n{rows}")
+    code, out, _ = tables(shell, engine=engine)
+    found = [json.loads(line)["subscriptions"] for line in out.splitlines()]
+    assert (code, found) == (0, [["big"], ["low"], ["half"], []])
+    inner = [{"lat": 50.5, "o": {"x": 1}}, None]
+    pq.write_table(pa.table({"id": [1, 2], "at": inner}), tmp_path / "p.parquet")
+    wanted = tmp_path / "s.jsonl"
+    wanted.write_text('{"id": "a", "filter": "`at.lat` > 20 AND `at.o.x` = 1"}\n')
+    code, out, _ = shell.run(
+        "--subscriptions", str(wanted), "--publications", str(tmp_path / "p.parquet"),
+        "--engine", engine,
+    )  # fmt: skip
+    assert [json.loads(line)["subscriptions"] for line in out.splitlines()] == [["a"], []]
+    for name in ("code=01001/n=1", "code=K%C3%B6ln/n=2"):
+        (tmp_path / "by" / name).mkdir(parents=True)
+        pq.write_table(pa.table({"id": [1]}), tmp_path / "by" / name / "part.parquet")
+    filters = {"a": "code = '01001' AND n < 2", "b": "code = 'Köln'"}
+    wanted.write_text(
+        "".join(json.dumps({"id": n, "filter": f}) + "\n" for n, f in filters.items())
+    )
+    words = ("--subscriptions", str(wanted), "--publications", str(tmp_path / "by"))
+    code, out, _ = shell.run(*words, "--engine", engine)
+    answers = sorted(out.splitlines())  # Spark reads files in the order of their sizes
+    assert [json.loads(line)["subscriptions"] for line in answers] == [["a"], ["b"]]
+    assert sorted(shell.run(*words)[1].splitlines()) == answers
 
 
 def test_a_stream_and_its_next_run(shell: Shell, tmp_path: Path) -> None:

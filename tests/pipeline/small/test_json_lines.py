@@ -32,6 +32,7 @@ note = "string"
 """
 AT = '"site": "kiel", "at": "2026-01-01T00:00:00Z"'
 LATER = '"site": "kiel", "at": "2026-01-01T00:00:01.5+00:00"'
+NO_GUSTS = "column 'gusts': '[null, {\"a\": null}]' is not an integer of 64 bits"
 # Every oddity that a line can have, and the reason of its rejection, if any.
 LINES = [
     (f'{{{AT}, "wind": 2.50, "gusts": 7, "calm": true, "note": "a, b"}}', ""),
@@ -54,7 +55,14 @@ LINES = [
     ),
     (f"{{{AT}}}", "column 'wind' is missing"),
     ("{}", "column 'site' is missing; column 'wind' is missing; time column 'at' is missing"),
-    (f"{{{AT}, \"wind\": 'x'}}", NOT_JSON),
+    (f"{{{AT}, \"wind\": 'x'}}", "column 'wind': ''x'' is not a number"),
+    (f'{{{LATER}, "wind": 3, "gusts": nan, "note": "\\ud83d"}}', ""),
+    (f'{{{LATER}, "wind": 4, "\\ud83d": -NaN, "gusts": , "note": "a\tb \\ud83d\\ude00"}}\0', ""),
+    (f'{{{LATER}, "wind": 5, "unused": 1e400, "gusts": [NaN, {{"a": nan}}]}}', NO_GUSTS),
+    (f'{{{AT}, "wind": 1e400}}', "column 'wind': '1e400' is not a number"),
+    (f'{{{LATER}, "wind": 6, "position.deep": {{"lon": 3}}, "position": {{"deep.lon": 4}}}}', ""),
+    (f'{{{LATER}, "wind": 7, "position.lat": null, "position": {{"lat": 8}}}}', ""),
+    (f"{{{AT}, wind: 1}}", NOT_JSON),
     (f'{{{AT}, "wind": 1', NOT_JSON),
     (f'{{{AT}, "wind": 1}} {{}}', NOT_JSON),
     (f'[{{{AT}, "wind": 1}}]', NOT_JSON),
@@ -84,12 +92,18 @@ def test_both_make_the_same_of_every_oddity(spark: SparkSession, tmp_path: Path)
         len(LINES) + 1: NOT_UTF_8
     }
     rows = [row["attributes"] for row in found["publications"]]
-    assert [row["wind"] for row in rows] == [2.5, 2.5, 3.5, 1000, 1, 1, 1, 1, 1, 2, 4]
+    assert [row["wind"] for row in rows] == [2.5, 2.5, 3.5, 1000, 1, 1, 1, 1, 1, 2, 4, 3, 4, 6, 7]
     assert rows[2] | {"gusts": -7, "calm": False, "note": "5.10"} == rows[2]
     assert [row["note"] for row in rows[3:6]] == [None, 'say "it" \u00fc\n', '{"a": [1, "x"]}']
     assert [row["position.lat"] for row in rows[6:9]] == [54.3, 1, None]
     assert rows[6]["position.deep.lon"] == 10
     assert (rows[9]["gusts"], rows[9]["note"]) == (None, "NaN")
+    assert [(row["gusts"], row["note"]) for row in rows[11:13]] == [
+        (None, None), (None, "a\tb \U0001f600")
+    ]  # fmt: skip
+    assert [(row["position.deep.lon"], row["position.lat"]) for row in rows[13:]] == [
+        (3, None), (None, 8)
+    ]  # fmt: skip
     assert [row["line"] for row in found["repeats"]] == [2]
     assert small.absent == []
     assert ingest_mapped(spark, mapping, [data], tmp_path / "spark") == small

@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from shoal.pipeline.ingest import IngestCounts, ingest_mapped, ingest_small
+from shoal.frames.parquet_folders import NO_VALUE
+from shoal.pipeline.ingest import ingest_mapped, ingest_small
 from shoal.pipeline.small.tables import NeedsSparkError
 from shoal.pipeline.sources.declaration import decode_mapping
 from shoal.pipeline.sources.headers import SourceError
@@ -126,24 +127,74 @@ def test_what_only_spark_casts_is_left_to_it_and_lists_are_refused(tmp_path: Pat
         list(parse_files([data], decode_mapping(text, "sites.toml")))
 
 
-def test_a_folder_is_one_table_and_a_column_by_its_folders_is_left_to_spark(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_folder_is_one_table(tmp_path: Path) -> None:
     mapping = tmp_path / "m.toml"
     mapping.write_text(
         'publisher = ["site"]\ntime = { column = "at", format = "epoch_s" }\n'
         '[columns]\nsite = "string"\n'
     )
     for site in ("kiel", "bonn"):
-        folder = tmp_path / "plain"
-        folder.mkdir(exist_ok=True)
-        pq.write_table(pa.table({"site": [site], "at": [1]}), folder / f"{site}.parquet")
-        folder = tmp_path / "by" / f"site={site}"
+        pq.write_table(pa.table({"site": [site], "at": [1]}), tmp_path / f"{site}.parquet")
+    parts = [tmp_path / "kiel.parquet", tmp_path / "bonn.parquet"]
+    folder = tmp_path / "plain"
+    folder.mkdir()
+    for part in parts:
+        part.rename(folder / part.name)
+    counts = ingest_small(mapping, [folder], tmp_path / "a")
+    assert (counts.kept, counts.publishers) == (2, 2)
+
+
+# What a folder is called, and the text that its column has.
+FOLDERS = {
+    "code=01001": "01001", "code=02002": "02002", "code=1e5": "1e5", "code=K%C3%B6ln": "Köln",
+    "code=a%2Fb": "a/b", "code=a b+c": "a b+c", "code=50%": "50%", "code=Köln=3": "Köln=3",
+    "code=2026-01-31": "2026-01-31", f"code={NO_VALUE}": None,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("folders", "wanted"),
+    [(FOLDERS, {*FOLDERS.values()} - {None}),
+     *at_length([({"code=01001": "", "code=2": ""}, {"01001", "2"})]),
+     *at_length([({"code=2026-01-31": "", "code=2026-02-01": ""}, {"2026-01-31", "2026-02-01"})])],
+)  # fmt: skip
+def test_the_names_of_folders_are_texts(
+    spark: SparkSession, tmp_path: Path, folders: dict[str, str], wanted: set[str]
+) -> None:
+    mapping = tmp_path / "m.toml"
+    mapping.write_text(
+        'publisher = ["code"]\ntime = { column = "at", format = "epoch_s" }\n'
+        '[columns]\ncode = "string"\n"stra\u00dfe" = "integer"\n',
+        encoding="utf-8",
+    )
+    for name in folders:
+        folder = tmp_path / "x=1" / "by" / name / "stra%C3%9Fe=007"
         folder.mkdir(parents=True)
         pq.write_table(pa.table({"at": [1]}), folder / "part.parquet")
-    counts = ingest_small(mapping, [tmp_path / "plain"], tmp_path / "a")
-    assert (counts.kept, counts.publishers) == (2, 2)
-    with pytest.raises(NeedsSparkError):
-        ingest_small(mapping, [tmp_path / "by"], tmp_path / "b")
-    by_spark: IngestCounts = ingest_mapped(spark, mapping, [tmp_path / "by"], tmp_path / "c")
-    assert (by_spark.kept, by_spark.publishers) == (2, 2)
+    data = tmp_path / "x=1" / "by"
+    small = ingest_small(mapping, [data], tmp_path / "small")
+    assert small == ingest_mapped(spark, mapping, [data], tmp_path / "spark")
+    assert without_text(tmp_path / "small") == without_text(tmp_path / "spark")
+    rows = tables(tmp_path / "small")["publications"]
+    assert {row["publisher"] for row in rows} == wanted
+    assert all(row["attributes"] == {"code": row["publisher"], "straße": 7} for row in rows)
+    with pytest.raises(SourceError, match=r"no column 'other'; the table has 'at', 'code'"):
+        list(parse_files([data], decode_mapping(OTHER, "m.toml")))
+
+
+OTHER = 'publisher = ["other"]\ntime.column = "at"\n[columns]\nother = "string"\n'
+
+
+def test_a_day_that_is_a_folder_is_a_time(spark: SparkSession, tmp_path: Path) -> None:
+    mapping, data = tmp_path / "m.toml", tmp_path / "days"
+    mapping.write_text(
+        'publisher = ["site"]\ntime.column = "day"\n[columns]\nsite = "string"\nday = "string"\n'
+    )
+    for day in ("1970-01-01", "1970-01-02"):
+        (data / f"day={day}").mkdir(parents=True)
+        pq.write_table(pa.table({"site": [day]}), data / f"day={day}" / "part.parquet")
+    ingest_mapped(spark, mapping, [data], tmp_path / "out")
+    rows = tables(tmp_path / "out")["publications"]
+    assert [(r["time_us"], r["attributes"]["day"]) for r in rows] == [
+        (0, "1970-01-01"), (86_400_000_000, "1970-01-02")
+    ]  # fmt: skip

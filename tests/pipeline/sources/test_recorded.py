@@ -57,7 +57,9 @@ def record(folder: Path, version: str) -> Path:
                 Client(str(here.listening["mqtt"]), "cosy") as cosy,
                 Client(str(there.listening["mqtt"]), "all") as everything,
                 Client(str(there.listening["mqtt"])) as sensors,
-                cosy.subscribe("home/kitchen/+", "warm > 20"),
+                cosy.subscribe(
+                    "home/kitchen/+", "warm > 20 AND `air.co2` > 400 AND state IN (0, 1)"
+                ),
                 everything.subscribe("home/#"),
             ):
                 await sensors.publish("home/hall/old", b"1", retain=True)
@@ -67,7 +69,13 @@ def record(folder: Path, version: str) -> Path:
                     await asyncio.sleep(0.01)
                 for number in range(PER_ROOM):
                     for room in ROOMS:
-                        payload = {"warm": number + 10, "dry": number % 2 == 0}
+                        payload = {
+                            "warm": number + 10,
+                            "dry": number % 2 == 0,
+                            "air": {"co2": 400.5},
+                            ".x": 1,
+                            "state": number % 2 or "ON",
+                        }
                         await sensors.publish(f"home/{room}/air", json.dumps(payload).encode())
                     await sensors.publish("home/hall/light", b"on" if number % 2 else b"17.5")
                 await recording
@@ -99,6 +107,8 @@ def test_a_recording_is_replayed_against_every_system(
     rows = table.to_pylist()
     first = next(row for row in rows if row["publisher"] == "home/kitchen/air")
     expected = {
+        ".x": 1,
+        "air.co2": 400.5,
         "dry": True,
         "mqtt_levels": 3,
         "mqtt_topic": "home/kitchen/air",
@@ -106,14 +116,17 @@ def test_a_recording_is_replayed_against_every_system(
         "mqtt_topic_1": "kitchen",
         "mqtt_topic_2": "air",
         "payload": None,
+        "state": {"bigint": None, "string": "ON"},
+        "payload_text": None,
         "warm": 10,
     }
     assert first["attributes"] == expected
     interests = pq.read_table(recorded / "subscriptions.parquet").to_pylist()
     found = {(row["client"], row["broker"], row["filter"]) for row in interests}
     cosy = (
-        "`mqtt_topic_0` = 'home' AND `mqtt_topic_1` = 'kitchen' AND `mqtt_levels` = 3 AND warm > 20"
-    ).replace("`", "")
+        "mqtt_topic_0 = 'home' AND mqtt_topic_1 = 'kitchen' AND mqtt_levels = 3 AND warm > 20"
+        " AND `air.co2` > 400 AND state IN (0, 1)"
+    )
     assert ("cosy", "B1", cosy) in found
     assert ("all", "B2", "mqtt_topic_0 = 'home' AND mqtt_levels >= 1") in found
     workload = tmp_path / "workload"
@@ -126,7 +139,7 @@ def test_a_recording_is_replayed_against_every_system(
     assert (counts.events, counts.publishers, counts.subscriptions, counts.brokers) == (80, 4, 2, 2)
     truth = written_truth(spark, workload, tmp_path / "truth")
     # The recorder itself has gone by then.
-    assert len(truth) == 80 + sum(number + 10 > 20 for number in range(PER_ROOM))
+    assert len(truth) == 80 + sum(number + 10 > 20 and number % 2 for number in range(PER_ROOM))
     for system in SYSTEMS:
         assert simulated(workload, system) == truth, system
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
@@ -132,6 +133,92 @@ def test_both_read_the_same_of_iso_8601(spark: SparkSession, tmp_path: Path) -> 
     assert rejects[0]["reason"] == (
         "time column 'at': '2026-07-01T01' is not a time of the form iso8601"
     )
+
+
+# What `epoch_s` makes of a text, in microseconds.
+SECONDS = {
+    "1700000000.5": 1_700_000_000_500_000,
+    "1700000001.0": 1_700_000_001_000_000,
+    "1.7E9": 1_700_000_000_000_000,
+    "1700000000": 1_700_000_000_000_000,
+    "+17e8": 1_700_000_000_000_000,
+    "1700000000.1234567": 1_700_000_000_123_456,
+    "1700000000.1234569999999999": 1_700_000_000_123_456,
+    "1700000000.12345699999999999999": 1_700_000_000_123_457,
+    " 1700000000.25\t": 1_700_000_000_250_000,
+    ".5": 500_000,
+    "-1.5": -1_500_000,
+    "-0.0000001": -1,
+    "-0": 0,
+    "9223372036854.775807": 2**63 - 1,
+    "9223372036854.775808": None,
+    "1e400": None,
+    "1e-400": 0,
+    "1e99999999999": None,
+    "1,5": None,
+    "NaN": None,
+    "0x10": None,
+    "1700000000.5s": None,
+    "1.5.5": None,
+}
+
+
+def test_seconds_since_1970_may_have_a_fraction(spark: SparkSession, tmp_path: Path) -> None:
+    lines = "".join(f'"{text}",s{at}\n' for at, text in enumerate(SECONDS))
+    found = of_both(spark, tmp_path, "csv", lines, 'format = "epoch_s"')
+    assert found == dict(enumerate(SECONDS.values()))
+
+
+def test_parts_of_seconds_and_decimal_commas(spark: SparkSession, tmp_path: Path) -> None:
+    lines = "1700000000500;5,s0\n1700000000500,s1\n".replace(",", "|").replace(";", ",")
+    lines = lines.replace("|", ";")
+    found = of_both(spark, tmp_path, "csv", lines, 'format = "epoch_ms"', SEMICOLONS)
+    assert found == {0: 1_700_000_000_500_500, 1: 1_700_000_000_500_000}
+    times = '{"at": 1700000000500000.9, "site": "s0"}\n{"at": "1.7e15", "site": "s1"}\n'
+    found = of_both(spark, tmp_path, "jsonl", times, 'format = "epoch_us"')
+    assert found == {0: 1_700_000_000_500_000, 1: 1_700_000_000_000_000}
+
+
+@pytest.mark.parametrize(
+    ("times", "expected"),
+    [
+        (pa.array([1700000000.5, 1700000000.123457, None]), ["0.500000", "0.123457"]),
+        (pa.array([Decimal("1700000000.25"), Decimal("1700000000.00")]), ["0.250000", "0.000000"]),
+        *at_length([(pa.array([1.5, 2.25], pa.float32()), ["1.500000", "2.250000"])]),
+        *at_length([(pa.array([1700000000, 1700000001]), ["0.000000", "1.000000"])]),
+    ],
+)
+def test_numbers_of_parquet_may_have_a_fraction(
+    spark: SparkSession, tmp_path: Path, times: pa.Array, expected: list[str]
+) -> None:
+    found = of_both(spark, tmp_path, "parquet", times, 'format = "epoch_s"')
+    assert [f"{us % 1_700_000_000_000_000 / 1e6:.6f}" for us in found.values() if us] == expected
+
+
+SEMICOLONS = 'delimiter = ";"\ndecimal = ","\n'
+
+
+def of_both(
+    spark: SparkSession, folder: Path, ending: str, said: str | pa.Array, time: str, more: str = ""
+) -> dict[int, int | None]:
+    """What both engines make of the times of publishers s0, s1 and so on, in microseconds."""
+    mapping, data = folder / "m.toml", folder / f"data.{ending}"
+    mapping.write_text(more + MAPPING % time)
+    if isinstance(said, str):
+        header = ("at;site\n" if more else "at,site\n") if ending == "csv" else ""
+        data.write_text(header + said)
+    else:
+        names = [f"s{at}" for at in range(len(said))]
+        pq.write_table(pa.table({"at": said, "site": names}), data)
+    out = folder / f"{ending}-out"
+    small = ingest_small(mapping, [data], out / "small")
+    assert small == ingest_mapped(spark, mapping, [data], out / "spark")
+    found = []
+    for each in ("small", "spark"):
+        rows = read_table_file(out / each / "publications.parquet", inside="").to_pylist()
+        found.append({int(row["publisher"][1:]): row["time_us"] for row in rows})
+    assert found[0] == found[1]
+    return {at: found[0].get(at) for at in range(small.read)}
 
 
 def test_small_files_of_iso_8601_need_no_spark(tmp_path: Path) -> None:

@@ -133,6 +133,16 @@ def test_lines_are_bounded_and_what_is_left_out_is_counted(
     assert (row["client"], row["left_out"]) == ("f", 10 * MOST_WAITING - BURST)
 
 
+def test_clients_of_no_known_address_have_a_bound_each(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    notices, log = Notices(), Audit(Time())
+    for client in ("a",) * (2 * int(BURST)) + ("b",):
+        notices.note("payload not read", Party(client, None, None), "t", "it is no JSON")
+        log.write(notices)
+    told = [row["client"] for row in lines(caplog, "payload not read")]
+    assert told == ["a"] * int(BURST) + ["b"]
+
+
 def test_many_who_are_refused_have_one_bound(caplog: pytest.LogCaptureFixture) -> None:
     log = Audit(Time())
     for number in range(2 * MOST_BUCKETS):

@@ -232,6 +232,7 @@ def _read(
     bad_subscriptions = wanted.complaints if wanted else []
     bad_publications = given.complaints if given else []
     complaints = [*bad_subscriptions, *bad_publications]
+    warn(given.remarks if given else ())
     if complaints and not lines.skip_bad:
         raise UserError(complaints[0])
     for complaint in complaints:

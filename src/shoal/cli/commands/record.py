@@ -121,12 +121,6 @@ def record(
     except TableError as error:
         raise UserError(str(error)) from error
     print(f"{len(recorder):,} publications of {recorder.publishers:,} publishers{said} -> {out}")
-    for name, times in recorder.left_out.most_common(10):
-        print(
-            f"shoal: warning: {times:,} values of {name} are of another type than most and were "
-            "left out",
-            file=sys.stderr,
-        )
     if not recorder:
         print("shoal: warning: there are no publications", file=sys.stderr)
 

@@ -1,25 +1,26 @@
 """The JSON lines that `shoal match` reads; every broken line becomes a complaint that names it.
 
-A line is one JSON object with exactly its keys.  Attribute values are strings, numbers (integers
-of 64 bits), booleans, or null, which means that the attribute is missing.  Subscription ids are
-unique; each publication line is a publication of its own, whatever its id.
+A line is one JSON object with exactly its keys.  Attributes are read as brokers read those of a
+payload (see `shoal.attributes`): the fields of inner objects have names with dots, and a value that
+no attribute can be counts as missing, which a remark says.  Subscription ids are unique; each
+publication line is a publication of its own, whatever its id.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import rich.progress
 from rich.console import Console
 
+from shoal.attributes import MAX_DEPTH, flat_attributes
 from shoal.cli.support.errors import UserError
-from shoal.model import Filter, Value, check_attributes
+from shoal.model import Filter, Value
 
 STDIN = Path("-")
 TABLE_ENDINGS = (".parquet", ".csv", ".csv.gz")
@@ -50,10 +51,11 @@ Item = TypeVar("Item")
 
 
 class ReadFile(NamedTuple, Generic[Record]):
-    """What a file holds, and what is wrong with its other lines."""
+    """What a file holds, what is wrong with its other lines, and what of these does not count."""
 
     records: list[Record]
     complaints: list[str]
+    remarks: Sequence[str] = ()
 
 
 def is_table(path: Path) -> bool:
@@ -76,6 +78,7 @@ def read_subscriptions(path: Path, *, padres: bool) -> ReadFile[ReadSubscription
 
     def read(line: Mapping[str, Any], number: int) -> ReadSubscription:
         _check_keys(line, {"id": str, "filter": str})
+        _check_characters(line["id"], line["filter"])
         if line["id"] in seen:
             raise ValueError(f"id {line['id']!r} stands in line {seen[line['id']]} already")
         filter, text = _read_filter(line["filter"], padres=padres)
@@ -87,19 +90,38 @@ def read_subscriptions(path: Path, *, padres: bool) -> ReadFile[ReadSubscription
 
 def read_publications(path: Path) -> ReadFile[ReadPublication]:
     """The publications of a file, or of stdin for `-`; UserError if there is no such file."""
+    from shoal.language.errors import shorten
+
+    missing: list[str] = []
 
     def read(line: Mapping[str, Any], number: int) -> ReadPublication:
         _check_keys(line, {"id": str, "attributes": dict})
-        attributes = {name: v for name, v in line["attributes"].items() if v is not None}
-        for name, value in attributes.items():
-            if isinstance(value, (dict, list)):
-                raise ValueError(f"attribute {name!r} is nested; give a string, number or boolean")
-            if isinstance(value, float) and math.isinf(value):
-                raise ValueError(f"attribute {name!r}: the number is too large for a double")
-        check_attributes(attributes)
+        _check_characters(line["id"])
+        attributes = flat_attributes(line["attributes"], reserved=True)
+        missing.extend(
+            f"{_name(path)}:{number}: {shorten(name)}"
+            for name in _missing_names(line["attributes"], attributes)
+        )
         return ReadPublication(line["id"], attributes)
 
-    return _read_file(path, read)
+    found = _read_file(path, read)
+    if not missing:
+        return found
+    more = f", and {len(missing) - 1:,} more" if len(missing) > 1 else ""
+    remark = f"{missing[0]} is no value that an attribute can have, and counts as missing{more}"
+    return found._replace(remarks=[remark])
+
+
+def _missing_names(
+    fields: Mapping[str, Any], found: Mapping[str, Value], prefix: str = "", depth: int = 1
+) -> Iterator[str]:
+    """The names of values that are there and are no attributes."""
+    for name, value in fields.items():
+        full = prefix + name
+        if isinstance(value, dict) and depth < MAX_DEPTH:
+            yield from _missing_names(value, found, f"{full}.", depth + 1)
+        elif value is not None and full not in found:
+            yield full
 
 
 def _read_filter(text: str, *, padres: bool) -> tuple[Filter, str]:
@@ -174,7 +196,7 @@ def track(items: Sequence[Item], what: str) -> Iterable[Item]:
 def _lines(path: Path) -> list[tuple[int, bytes]]:
     """The lines that are not blank, numbered from 1."""
     try:
-        content = sys.stdin.buffer.read() if path == STDIN else path.read_bytes()
+        content = sys.stdin.buffer.read() if path == STDIN else _bytes(path)
     except FileNotFoundError:
         raise UserError(f"{path}: there is no such file") from None
     except IsADirectoryError:
@@ -186,6 +208,12 @@ def _lines(path: Path) -> list[tuple[int, bytes]]:
     return [(number, line) for number, line in lines if line.strip()]
 
 
+def _bytes(path: Path) -> bytes:
+    from shoal.frames.packed_files import unpacked_bytes
+
+    return unpacked_bytes(path, ".jsonl.gz", UserError)
+
+
 def _parse_line(line: bytes) -> Mapping[str, Any]:
     try:
         text = line.decode("utf-8").strip()
@@ -193,7 +221,7 @@ def _parse_line(line: bytes) -> Mapping[str, Any]:
         raise ValueError(f"not UTF-8 (byte {error.start + 1} of the line)") from None
     try:
         value = json.loads(
-            text, object_pairs_hook=_unique, parse_constant=_no_constant, parse_int=_integer
+            text, object_pairs_hook=_unique, parse_constant=float, parse_int=_integer
         )
     except json.JSONDecodeError as error:
         raise ValueError(f"not JSON: {error.msg} (column {error.colno})") from None
@@ -201,10 +229,6 @@ def _parse_line(line: bytes) -> Mapping[str, Any]:
         raise ValueError("the JSON is nested too deeply") from None
     if not isinstance(value, dict):
         raise ValueError("the line is not a JSON object {...}")
-    try:
-        json.dumps(value, ensure_ascii=False).encode("utf-8")
-    except UnicodeEncodeError:
-        raise ValueError("a string holds half a surrogate pair, which is no character") from None
     return value
 
 
@@ -217,12 +241,13 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _no_constant(word: str) -> NoReturn:
-    raise ValueError(f"{word} is not JSON and no attribute value")
+def _check_characters(*texts: str) -> None:
+    try:
+        "".join(texts).encode()
+    except UnicodeEncodeError:
+        raise ValueError("a string holds half a surrogate pair, which is no character") from None
 
 
-def _integer(digits: str) -> int:
-    # Python refuses to convert thousands of digits; no attribute could hold them anyway.
-    if len(digits) > len(str(-(2**63))):
-        raise ValueError(f"integer {digits[:24]}… does not fit in 64 bits")
-    return int(digits)
+def _integer(digits: str) -> int | float:
+    # Python refuses to convert thousands of digits; past 64 bits they are doubles anyway.
+    return int(digits) if len(digits) <= len(str(-(2**63))) else float(digits)

@@ -267,6 +267,7 @@ def _client(bridge: Bridge, end: EndSection) -> Client:
             seconds=bridge.keep_s,
             window=bridge.window,
             maximum_packet_size=bridge.maximum_packet_size,
+            manual_ack=True,
         ),
     )
 

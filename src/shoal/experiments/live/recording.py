@@ -2,16 +2,15 @@
 
 A publication's publisher is its topic, or the first levels of it; its attributes are what shoal's
 filters see of it.  What is called `$topic` there, the broker's own name, is `mqtt_topic` here, so
-that a replay can publish it; `$topic.0` is `mqtt_topic_0`, and `$levels` is `mqtt_levels`.  A
-payload that is a plain value (`21.5`, `ON`) is the attribute `payload`.
+that a replay can publish it; `$topic.0` is `mqtt_topic_0`, and `$levels` is `mqtt_levels`.
 
-A column has one type: where an attribute is a number here and a text there, the rarer kind is left
-out, and counted.
+An attribute that is a number here and a text there has a mixed column (see
+`shoal.frames.mixed_columns`).
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,22 +19,20 @@ import msgspec
 import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
 import pyarrow.parquet as pq  # type: ignore[import-untyped]  # as above
 
+from shoal.attributes import TOPIC_ATTRIBUTE, Json
 from shoal.client import Message
-from shoal.language import FilterSyntaxError, format_filter, parse, read_plain_value
+from shoal.frames.mixed_columns import mixed_column
+from shoal.language import FilterSyntaxError, format_filter, parse
 from shoal.model import And, Expression, Filter, Not, Or, Predicate, Value
 from shoal.mqtt.codec.properties import Properties
-from shoal.mqtt.content import TOPIC_ATTRIBUTE, Json, attributes_of
+from shoal.mqtt.content import attributes_of
 from shoal.mqtt.messages import Message as Sent
 
-PAYLOAD = "payload"
-# A longer payload is no plain value.
-PLAIN_BYTES = 64
 PUBLICATIONS = "publications.parquet"
 SUBSCRIPTIONS = "subscriptions.parquet"
 BROKERS = "brokers.parquet"
 
 _KEYS = [("publisher", pa.string()), ("sequence", pa.int64()), ("time_us", pa.int64())]
-_TYPES = {"number": pa.float64(), "integer": pa.int64(), "text": pa.string(), "truth": pa.bool_()}
 
 
 class Recorder:
@@ -47,8 +44,6 @@ class Recorder:
         self._sequences: Counter[str] = Counter()
         self._keys: list[tuple[str, int, int]] = []
         self._attributes: list[Mapping[str, Value]] = []
-        # Values that have another kind than most of their attribute, by attribute.
-        self.left_out: Counter[str] = Counter()
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -75,24 +70,13 @@ class Recorder:
         pq.write_table(pa.table(dict(zip(names, columns, strict=True))), folder / PUBLICATIONS)
 
     def _struct(self) -> pa.StructArray:
-        kinds: dict[str, Counter[str]] = defaultdict(Counter)
-        for attributes in self._attributes:
-            for name, value in attributes.items():
-                kinds[name][_kind(value)] += 1
-        fields, columns = [], []
-        for name in sorted(kinds):
-            kind = _most(kinds[name])
-            values = [_of_kind(each.get(name), kind) for each in self._attributes]
-            lost = kinds[name].total() - sum(value is not None for value in values)
-            if lost:
-                self.left_out[name] = lost
-            fields.append(pa.field(name, _TYPES[kind]))
-            columns.append(pa.array(values, _TYPES[kind]))
-        if not fields:
+        names = sorted({name for attributes in self._attributes for name in attributes})
+        if not names:
             # Parquet has no struct without fields; this one each message has.
             name = recorded_name(TOPIC_ATTRIBUTE)
             return pa.array([{}] * len(self), pa.struct([(name, pa.string())]))
-        return pa.StructArray.from_arrays(columns, fields=fields)
+        columns = [mixed_column([each.get(name) for each in self._attributes]) for name in names]
+        return pa.StructArray.from_arrays(columns, names)
 
 
 def recorded_attributes(message: Message, json: Json = "auto") -> dict[str, Value]:
@@ -101,15 +85,7 @@ def recorded_attributes(message: Message, json: Json = "auto") -> dict[str, Valu
         content_type=message.content_type, user_properties=tuple(message.attributes.items())
     )
     sent = Sent(message.topic, message.payload, publisher="", published_us=0, properties=properties)
-    found = {recorded_name(name): value for name, value in attributes_of(sent, json).items()}
-    if len(message.payload) <= PLAIN_BYTES and PAYLOAD not in found:
-        try:
-            text = message.payload.decode()
-        except UnicodeDecodeError:
-            return found
-        if text.isprintable() and text.strip() and text[0] not in "{[":
-            found[PAYLOAD] = read_plain_value(text)
-    return found
+    return {recorded_name(name): value for name, value in attributes_of(sent, json).items()}
 
 
 def recorded_name(name: str) -> str:
@@ -177,29 +153,3 @@ def write_clients(
     pq.write_table(pa.table(columns, schema=schema), folder / SUBSCRIPTIONS)
     pq.write_table(pa.table({"broker": pa.array(list(brokers), pa.string())}), folder / BROKERS)
     return WrittenClients(len(found), left_out)
-
-
-def _kind(value: Value) -> str:
-    if isinstance(value, bool):
-        return "truth"
-    if isinstance(value, int):
-        return "integer"
-    return "number" if isinstance(value, float) else "text"
-
-
-def _most(kinds: Counter[str]) -> str:
-    """The kind that most values have; integers among numbers are numbers."""
-    numbers = kinds["integer"] + kinds["number"]
-    best = max(("truth", kinds["truth"]), ("text", kinds["text"]), key=lambda each: each[1])
-    if numbers >= best[1]:
-        return "number" if kinds["number"] else "integer"
-    return best[0]
-
-
-def _of_kind(value: Value | None, kind: str) -> Value | None:
-    if value is None:
-        return None
-    mine = _kind(value)
-    if mine == kind:
-        return value
-    return float(value) if (mine, kind) == ("integer", "number") else None

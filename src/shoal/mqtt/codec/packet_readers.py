@@ -47,6 +47,7 @@ _RESERVED, _CLEAN, _WILL, _WILL_QOS, _WILL_RETAIN, _PASSWORD, _USERNAME = (
 # Served as 3.1.1, which is the same but for these and what it leaves open.
 _MQTT_3_1 = ("MQIsdp", 3)
 _MQTT_3_1_NAME = b"\0\6MQIsdp"
+_SHARED = "$share/"
 _NO_LOCAL, _RETAIN_AS_PUBLISHED, _OPTIONS_RESERVED = 0x04, 0x08, 0xC0
 
 
@@ -196,7 +197,7 @@ def _subscription_request(topic_filter: str, options: int) -> SubscriptionReques
     if retain_handling == 3:
         raise protocol_error("SUBSCRIBE: retain handling is 3")
     no_local = bool(options & _NO_LOCAL)
-    if no_local and topic_filter.startswith("$share/"):
+    if no_local and topic_filter.startswith(_SHARED):
         raise protocol_error("SUBSCRIBE: no-local on a shared subscription [MQTT-3.8.3-4]")
     return SubscriptionRequest(
         topic_filter, qos, no_local, bool(options & _RETAIN_AS_PUBLISHED), retain_handling
@@ -288,7 +289,18 @@ def _request_id(reader: Reader) -> int:
 
 def check_topic_filter(text: str) -> None:
     """TopicError unless MQTT allows what stands before a query (sections 4.7 and 4.8.2)."""
-    read_topic_filter(text.partition("?")[0] or text)
+    if "?" in text:
+        read_topic_filter(_without_queries(text) or text)
+    else:
+        read_topic_filter(text)
+
+
+def _without_queries(text: str) -> str:
+    """What stands before a query; the name of a group may have one, too."""
+    if text.startswith(_SHARED):
+        group, slash, rest = text.removeprefix(_SHARED).partition("/")
+        return f"{_SHARED}{group.partition('?')[0]}{slash}{rest.partition('?')[0]}"
+    return text.partition("?")[0]
 
 
 def _topic_filter(reader: Reader, packet: str) -> str:
@@ -296,8 +308,8 @@ def _topic_filter(reader: Reader, packet: str) -> str:
     try:
         check_topic_filter(text)
     except TopicError as error:
-        front = text.partition("?")[0]
-        is_shared = front.startswith("$share/") and "#" not in front[:-1]
+        front = _without_queries(text)
+        is_shared = front.startswith(_SHARED) and "#" not in front[:-1]
         fail = protocol_error if is_shared else malformed
         raise fail(f"{packet}: {error}") from None
     return text

@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections import deque
 from functools import partial
 
+from shoal.attributes import MAX_TEXT
 from shoal.matching.long_texts import LONG
 from shoal.mqtt.access import ALL_PERMISSIONS, Permissions
 from shoal.mqtt.codec.encoder import encode_acknowledgement
@@ -34,7 +35,6 @@ from shoal.mqtt.codec.properties import NO_PROPERTIES, Properties
 from shoal.mqtt.codec.reason_codes import FIRST_ERROR, ReasonCode
 from shoal.mqtt.connection.house import House
 from shoal.mqtt.connection.outlet import Outlet
-from shoal.mqtt.content import MAX_TEXT
 from shoal.mqtt.door.owed import Owed
 from shoal.mqtt.messages import Message, message_of_publish
 from shoal.mqtt.sessions.session import Session

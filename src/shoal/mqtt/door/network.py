@@ -24,6 +24,12 @@ from hashlib import blake2b
 
 import msgspec
 
+from shoal.attributes import (
+    LEVELS_ATTRIBUTE,
+    MAX_LEVEL_ATTRIBUTES,
+    TOPIC_ATTRIBUTE,
+    level_attribute,
+)
 from shoal.broker.effects import Requested
 from shoal.broker.messages import Advertise, Publish, Subscribe, Unsubscribe
 from shoal.broker.messages import Message as Request
@@ -48,15 +54,7 @@ from shoal.mqtt.codec.encoder import encode_publish_halves
 from shoal.mqtt.codec.errors import MqttError
 from shoal.mqtt.codec.fields import REMEMBERED_TOPIC_BYTES, read_string, write_string
 from shoal.mqtt.codec.packet_types import MQTT_5
-from shoal.mqtt.content import (
-    LEVELS_ATTRIBUTE,
-    MAX_LEVEL_ATTRIBUTES,
-    RETAIN_ATTRIBUTE,
-    TOPIC_ATTRIBUTE,
-    Json,
-    attributes_of,
-    level_attribute,
-)
+from shoal.mqtt.content import RETAIN_ATTRIBUTE, AttributeReader
 from shoal.mqtt.door.asking import Asking
 from shoal.mqtt.door.owed import Owed
 from shoal.mqtt.door.promising import Promising
@@ -116,9 +114,11 @@ class Door:
     goes on at another broker goes on above what it had reached.
     """
 
-    def __init__(self, broker_id: BrokerId, started_us: int, json: Json = "auto") -> None:
+    def __init__(
+        self, broker_id: BrokerId, started_us: int, reader: AttributeReader | None = None
+    ) -> None:
         self._broker_id = broker_id
-        self.json = json
+        self.reader = reader or AttributeReader()
         # Whether a link of this broker is down, where publications go straight to it: what others
         # had for it may come over that one only.  In a tree they find clients that have moved.
         self.waits_for_links: Callable[[], bool] = lambda: False
@@ -216,7 +216,7 @@ class Door:
         publication = self._publication(
             client,
             message.published_us,
-            attributes_of(message, self.json),
+            self.reader.of(message),
             write_body(message),
             assured=assured or message.qos > 0,
         )
@@ -243,7 +243,7 @@ class Door:
                 publisher=publisher,
                 sequence=sequence,
                 published_us=message.published_us,
-                attributes=attributes_of(message, self.json),
+                attributes=self.reader.of(message),
                 body=write_body(message),
                 assured=True,
                 again=True,

@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 from shoal.matching import TopicError, TopicIndex
 from shoal.model import BrokerId
-from shoal.mqtt.content import attributes_of
 from shoal.mqtt.door.network import EVERY_BROKER, Door
 from shoal.mqtt.federation.controls import GroupName, Members, encode_control
 from shoal.mqtt.federation.handing import Handing
@@ -118,7 +117,7 @@ class Membership:
         Yields how many places of topic filters were looked at.
         """
         yield from self._groups.search(message.topic)
-        attributes = attributes_of(message, self._door.json)
+        attributes = self._door.reader.of(message)
         yield from self._groups.matching(message.topic, [attributes], [names])
 
     # --- what happens here --------------------------------------------------------------------

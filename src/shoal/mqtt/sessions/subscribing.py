@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from shoal.attributes import Json
 from shoal.matching import TopicError, matches
 from shoal.model import EVERYTHING
 from shoal.mqtt.access import Permissions
@@ -29,8 +30,7 @@ from shoal.mqtt.content import (
     ContentFilterError,
     FilterQuotaError,
     FilterReader,
-    Json,
-    read_attributes,
+    attributes_of,
     work_on,
 )
 from shoal.mqtt.limits import Limits
@@ -279,6 +279,6 @@ class Subscribing:
                 return
             if subscription.no_local and session.client_id == message.publisher:
                 continue
-            if content == EVERYTHING or matches(content, read_attributes(message, self._json)):
+            if content == EVERYTHING or matches(content, attributes_of(message, self._json)):
                 qos = min(message.qos, subscription.qos)
                 yield Outgoing(message, qos, True, subscription.identifiers)

@@ -2,8 +2,9 @@
 
 A row is named by its key: column `id`, or `publisher` and `sequence` as in shoal's own tables.
 Attributes are the fields of the struct column `attributes` or, where there is none, all other
-columns; null means that a publication lacks the attribute.  Narrow integers and floats are
-widened; a column of another type is an error only if a subscription asks for it.
+columns, and within them the fields of structs; null means that a publication lacks the attribute.
+Narrow integers and floats are widened; a column of another type is an error only if a subscription
+asks for it.
 """
 
 from __future__ import annotations
@@ -24,12 +25,15 @@ from pyspark.sql.types import (
     VarcharType,
 )
 
+from shoal.attributes import MAX_DEPTH
 from shoal.frames import publications as publications_tables
 from shoal.frames.errors import TableError
 from shoal.pipeline.matching.spark_filters import MEMBER_TYPES, member_name
 from shoal.pipeline.schemas import ATTRIBUTES
 
 _MEMBERS = {member_name(each): data_type for each, data_type in MEMBER_TYPES.items()}
+
+TypedColumn = tuple[Column, DataType]
 
 
 def key_columns(publications: DataFrame, chosen: Sequence[str] | None = None) -> tuple[str, ...]:
@@ -45,9 +49,7 @@ def attribute_columns(
     return {name: _typed(name, *there[name]) for name in asked if name in there}
 
 
-def attribute_types(
-    publications: DataFrame, key: Sequence[str]
-) -> dict[str, tuple[Column, DataType]]:
+def attribute_types(publications: DataFrame, key: Sequence[str]) -> dict[str, TypedColumn]:
     """All attributes of a table: the column of each, and its type."""
     nested = ATTRIBUTES in publications.columns and ATTRIBUTES not in key
     if nested:
@@ -58,12 +60,28 @@ def attribute_types(
                 "struct with a field per attribute"
             )
         whole = F.col(ATTRIBUTES)
-        return {each.name: (whole.getField(each.name), each.dataType) for each in schema}
-    return {
-        each.name: (F.col(quoted(each.name)), each.dataType)
-        for each in publications.schema
-        if each.name not in key
-    }
+        return _with_inner({f.name: (whole.getField(f.name), f.dataType) for f in schema})
+    return _with_inner(
+        {
+            each.name: (F.col(quoted(each.name)), each.dataType)
+            for each in publications.schema
+            if each.name not in key
+        }
+    )
+
+
+def _with_inner(columns: dict[str, TypedColumn]) -> dict[str, TypedColumn]:
+    """And the fields of structs, `position.lat`, unless a column is called so."""
+    found, level = dict(columns), columns
+    for _ in range(MAX_DEPTH - 1):
+        level = {
+            f"{name}.{field.name}": (column.getField(field.name), field.dataType)
+            for name, (column, kind) in level.items()
+            if isinstance(kind, StructType) and not _is_mixed(kind)
+            for field in kind
+        }
+        found = level | found
+    return found
 
 
 def attributes_frame(
@@ -92,11 +110,14 @@ def _typed(name: str, column: Column, kind: DataType) -> Column:
             pass
         case FractionalType():
             return column.cast("double")
-        case StructType() if kind.names and all(
-            _MEMBERS.get(member.name) == member.dataType for member in kind
-        ):
+        case StructType() if _is_mixed(kind):
             return column
     raise TableError(
         f"publications: attribute {name!r} is {kind.simpleString()}, and a filter asks for it; an "
         "attribute is a string, an integer, a double or a boolean: cast the column first"
     )
+
+
+def _is_mixed(kind: StructType) -> bool:
+    """Whether a struct has a member for each type of one attribute's values."""
+    return bool(kind.names) and all(_MEMBERS.get(member.name) == member.dataType for member in kind)

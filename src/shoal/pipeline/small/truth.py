@@ -52,7 +52,7 @@ def write_small_truth(workload: Path, out: Path, *, overwrite: bool = False) -> 
     if events.num_rows * subscriptions.num_rows > MOST_PAIRS:
         raise NeedsSparkError
     attributes = events[ATTRIBUTES]
-    columns = {field.name: pc.struct_field(attributes, field.name) for field in attributes.type}
+    columns = {field.name: pc.struct_field(attributes, [field.name]) for field in attributes.type}
     judge = Judge(columns, events.num_rows)
     wanted = [
         (row, _expression(row["subscription"], row["filter"]))

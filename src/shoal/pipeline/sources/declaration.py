@@ -86,8 +86,8 @@ class TimeRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     column       where it stands
     format       a Spark datetime pattern such as `yyyy-MM-dd HH:mm`; or iso8601
                  (`2026-01-31T18:05:00.25+01:00`, down to the date alone); or epoch_s, epoch_ms,
-                 epoch_us; of a list the first that a text has; a Parquet date or timestamp needs
-                 none
+                 epoch_us, since 1970 in UTC, whole or with a fraction; of a list the first
+                 that a text has; a Parquet date or timestamp needs none
     zone         the time zone of times that do not tell theirs
     expression   instead of a column, in Spark SQL
     """

@@ -8,15 +8,20 @@ is what lets many cores read one file and still number its lines.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from functools import reduce
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
+import pyarrow.parquet as pq  # type: ignore[import-untyped]  # as above
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import DataType, LongType, StringType, StructField, StructType
 
+from shoal.frames.parquet_files import part_files
+from shoal.frames.parquet_folders import NO_VALUE, FolderColumn, folder_columns
 from shoal.pipeline.schemas import REJECTED_TEXT_CHARACTERS
 from shoal.pipeline.sources.headers import (
     NOT_UTF_8,
@@ -171,16 +176,17 @@ def parquet_rows(spark: SparkSession, files: Sequence[Path], needed: Sequence[st
     in_nanoseconds = nanosecond_columns(files, needed)
     if in_nanoseconds:
         spark.conf.set(NANOSECONDS_AS_INTEGERS, "true")
-    table = spark.read.parquet(*(str(file) for file in files))
-    # A folder's name may be a column (day=2026-01-31), which no file of its has.
+    table, folders = read_parquet(spark, files)
     schema = pa.schema(list(_shape(table.schema)))
     paths = {name: path_of(schema, name) for name in needed}
-    if missing := [name for name, path in paths.items() if path is None]:
-        raise SourceError(lacks(files[0], missing, table.columns))
+    if missing := [name for name, path in paths.items() if path is None and name not in folders]:
+        raise SourceError(lacks(files[0], missing, [*table.columns, *folders]))
     columns = [
-        _without_nanoseconds(_quoted(path or []), in_nanoseconds[name]).alias(name)
+        _declared(folders[name]).alias(name)
+        if path is None
+        else _without_nanoseconds(_quoted(path), in_nanoseconds[name]).alias(name)
         if name in in_nanoseconds
-        else F.col(_quoted(path or [])).alias(name)
+        else F.col(_quoted(path)).alias(name)
         for name, path in paths.items()
     ]
     return table.select(
@@ -190,6 +196,47 @@ def parquet_rows(spark: SparkSession, files: Sequence[Path], needed: Sequence[st
         F.lit(None).cast("string").alias("broken"),
         F.struct(*columns).alias("row"),
     )
+
+
+class FolderText(NamedTuple):
+    """A column that folders' names are, as text; and what is known of it."""
+
+    text: Column
+    column: FolderColumn
+
+
+def read_parquet(
+    spark: SparkSession, files: Sequence[Path]
+) -> tuple[DataFrame, dict[str, FolderText]]:
+    """The columns of Parquet files or folders, with `_metadata`; and those that are folders' names.
+
+    Spark would make numbers of `code=01001`, and takes what is escaped for Latin-1.
+    """
+    folders: dict[str, FolderColumn] = {}
+    for file in files:
+        for name, column in folder_columns(file).items():
+            folders.setdefault(name, column).values.update(column.values)
+    table = spark.read.parquet(*(str(file) for file in files))
+    if not folders:
+        return table.select("*", "_metadata"), {}
+    parts = (part for file in files for part in part_files(file))
+    within = {name for part in parts for name in pq.read_schema(part).names}
+    kept = [F.col(_quoted([name])) for name in table.columns if name in within]
+    path = _plain_path("_metadata.file_path")
+    texts = {name: FolderText(_folder_text(path, each), each) for name, each in folders.items()}
+    return table.select(*kept, "_metadata"), texts
+
+
+def _folder_text(path: Column, column: FolderColumn) -> Column:
+    """What the folder `name=…` says, as `folder_values` does."""
+    said = F.regexp_extract(path, f".*/{re.escape(column.raw_name)}=([^/]*)/", 1)
+    text = F.coalesce(F.try_url_decode(F.replace(said, F.lit("+"), F.lit("%2B"))), said)
+    return F.when((said != "") & (said != NO_VALUE), text)
+
+
+def _declared(folder: FolderText) -> Column:
+    """A folder's column to be declared: a text, or a date, which is the same text."""
+    return folder.text.cast("date") if folder.column.has_dates else folder.text
 
 
 def _shape(kind: StructType) -> pa.StructType:

@@ -7,6 +7,7 @@ import gzip
 from collections.abc import Sequence
 from pathlib import Path
 
+from shoal.frames.packed_files import check_plain, is_gzip, unpacking
 from shoal.frames.spelling import did_you_mean
 
 # A first line longer than this is no header; it keeps a file without line ends out of memory.
@@ -27,11 +28,10 @@ def wrong_width(columns: int) -> str:
 
 def first_line(file: Path) -> str:
     """The header's line; SourceError if it is no text."""
-    opener = gzip.open if file.suffix == ".gz" else open
-    with opener(file, "rb") as opened:
+    opener = gzip.open if is_gzip(file) else open
+    with unpacking(file, SourceError), opener(file, "rb") as opened:
         line: bytes = opened.readline(MAX_HEADER_BYTES)
-    if line.startswith(b"\x1f\x8b"):
-        raise SourceError(f"{file}: is packed by gzip; end its name in .csv.gz")
+    check_plain(file, line, ".csv.gz", SourceError)
     try:
         header = line.decode("utf-8-sig").rstrip("\r\n")
         if "\r" in header:

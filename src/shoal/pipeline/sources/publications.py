@@ -40,7 +40,14 @@ from shoal.pipeline.sources.declaration import (
     TimeRule,
 )
 from shoal.pipeline.sources.files import cut_text
-from shoal.pipeline.sources.words import ISO_TIME, NOUNS, NUMBER, NUMBER_WITH_COMMA
+from shoal.pipeline.sources.words import (
+    AROUND_EPOCH,
+    EPOCH_PLACES,
+    ISO_TIME,
+    NOUNS,
+    NUMBER,
+    NUMBER_WITH_COMMA,
+)
 
 # Letters of a datetime pattern that a zone stands for, and what is text in one.
 _ZONE = "[VzOXxZ]"
@@ -185,7 +192,7 @@ def _event_time(
         source.cast("string"),
         F.lit(f"' is not a time of the form {' or '.join(rule.formats)}"),
     )
-    return _parsed_time(source, kind, rule, where), F.when(
+    return _parsed_time(source, kind, mapping, where), F.when(
         missing, F.coalesce(said, F.lit(f"time column '{rule.column}' is missing"))
     )
 
@@ -206,21 +213,26 @@ def _check_time(spark: SparkSession, rule: TimeRule, where: str) -> None:
             raise MappingError(f"{where}: time.{key}: {given!r}: {reason}") from None
 
 
-def _parsed_time(source: Column, kind: DataType, rule: TimeRule, where: str) -> Column:
+def _parsed_time(source: Column, kind: DataType, mapping: Mapping, where: str) -> Column:
+    rule = mapping.time
     if isinstance(kind, TimestampType):
         return source
     if isinstance(kind, DateType | TimestampNTZType):
         return _in_zone(source.cast("timestamp"), F.lit(True), rule.zone)
     if not rule.formats:
         raise MappingError(f"{where}: time.format: column {rule.column!r} is text and needs one")
-    return F.coalesce(*(_time_of_form(source, format, rule.zone) for format in rule.formats))
+    # A double has the text of its shortest decimal, which a float does not have.
+    source = source.cast("double") if isinstance(kind, FloatType) else source
+    decimal = mapping.decimal if isinstance(kind, StringType) else "."
+    return F.coalesce(
+        *(_time_of_form(source, format, rule.zone, decimal) for format in rule.formats)
+    )
 
 
-def _time_of_form(source: Column, format: str, zone: str) -> Column:
+def _time_of_form(source: Column, format: str, zone: str, decimal: str) -> Column:
     """The time that `source` says in this format, null where it says none."""
     if units := EPOCH_UNITS_PER_SECOND.get(format):
-        scale = 1_000_000 // units
-        return F.timestamp_micros(F.try_multiply(source.try_cast("bigint"), F.lit(scale)))
+        return F.timestamp_micros(_since_1970(source, len(str(1_000_000 // units)) - 1, decimal))
     text = source.cast("string")
     if format == ISO_8601:
         # Java names the groups of a pattern otherwise.
@@ -231,6 +243,19 @@ def _time_of_form(source: Column, format: str, zone: str) -> Column:
         local = ~text.rlike(r"(Z|[+-][0-9:]+)$") | (F.length(text) == len("2026-01-31"))
         return _in_zone(time, local, zone)
     return _in_zone(F.try_to_timestamp(text, F.lit(format)), _tells_no_zone(text, format), zone)
+
+
+def _since_1970(source: Column, places: int, decimal: str) -> Column:
+    """The whole microseconds of a number whose point is so many places too far left."""
+    text = F.btrim(source.cast("string"), F.lit(AROUND_EPOCH))
+    form = NUMBER_WITH_COMMA if decimal == "," else NUMBER
+    text = F.when(text.rlike(form), F.translate(text, ",", "."))
+    exponent = F.regexp_extract(text, "[eE](.*)$", 1)
+    moved = F.when(exponent == "", F.lit(places)).otherwise(
+        F.try_add(exponent.try_cast("int"), F.lit(places))
+    )
+    number = F.concat(F.regexp_extract(text, "^[^eE]*", 0), F.lit("E"), moved.cast("string"))
+    return F.floor(number.try_cast(f"decimal(38, {EPOCH_PLACES})")).try_cast("bigint")
 
 
 def _in_zone(time: Column, local: Column, zone: str) -> Column:

@@ -14,12 +14,14 @@ Source: Cheung and Jacobsen, dynamic publisher relocation (POP, GRAPE), section 
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
 from pyspark.sql import DataFrame, SparkSession
 
+from shoal.frames.packed_files import is_gzip, unpacking
 from shoal.language.errors import FilterSyntaxError
 from shoal.language.padres import parse_publication
 from shoal.model import Value
@@ -81,8 +83,10 @@ def quote_rows(spark: SparkSession, files: Sequence[Path]) -> DataFrame:
 
 def is_padres(file: Path) -> bool:
     """Whether a file has publications as PADRES writes them, and no table."""
-    with file.open("rb") as opened:
-        return opened.read(64).lstrip().startswith(b"[")
+    opener = gzip.open if is_gzip(file) else open
+    with unpacking(file, SourceError), opener(file, "rb") as opened:
+        start: bytes = opened.read(64)
+    return start.lstrip().startswith(b"[")
 
 
 def _read_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

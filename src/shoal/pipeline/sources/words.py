@@ -10,6 +10,10 @@ from shoal.pipeline.sources.declaration import AttributeType
 NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 # The same with a comma for the point.
 NUMBER_WITH_COMMA = NUMBER.replace(r"\.", ",")
+# White space around a number of seconds since 1970, or of their parts.
+AROUND_EPOCH = " \t\n\x0b\f\r"
+# Places behind the point of its microseconds: Spark's decimals have 38 digits in all.
+EPOCH_PLACES = 10
 # What is read of ISO 8601: a date, perhaps a time of day with a T or a space, perhaps a zone.
 ISO_TIME = (
     r"^(?P<y>[0-9]{4})-(?P<mo>[0-9]{2})-(?P<d>[0-9]{2})"

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 
 from shoal.frames.errors import TableError
+from shoal.frames.mixed_columns import plain_value
 from shoal.frames.own_clients import (
     OwnPublisher,
     OwnSubscription,
@@ -66,7 +67,7 @@ class OwnClients(msgspec.Struct):
         asked = Asked.of(parse(own.filter) for own in self.subscriptions)
         # One more than are looked at says that there are more.
         some = [
-            {name: value for name, value in each.items() if value is not None}
+            {name: _plain(value) for name, value in each.items() if value is not None}
             for each in itertools.islice(attributes, SAMPLE + 1)
         ]
         return tuple(complaints(asked, some))
@@ -177,3 +178,8 @@ def _known(broker: str, brokers: Sequence[str] | Mapping[str, object], who: str)
         hint = did_you_mean(broker, list(brokers))
         raise TableError(f"{who}: there is no broker {broker!r}{hint}")
     return broker
+
+
+def _plain(value: Any) -> Any:
+    """The value of a mixed column, which Spark gives as a row."""
+    return plain_value(value.asDict() if isinstance(value, Row) else value)

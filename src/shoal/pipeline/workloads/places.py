@@ -21,6 +21,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from shoal.frames.packed_files import unpacked_bytes
 from shoal.frames.reading import read_table_file
 from shoal.frames.spelling import unknown_column
 from shoal.overlays.trace_rows import BrokerPlace
@@ -75,7 +76,7 @@ def listed_brokers(file: Path) -> list[BrokerPlace]:
 def _lines(file: Path) -> io.StringIO:
     """The lines of a text file; SourceError if it cannot be read, or is no text."""
     try:
-        text = file.read_bytes()
+        text = unpacked_bytes(file, ".csv.gz", SourceError)
     except FileNotFoundError:
         raise SourceError(f"{file} does not exist") from None
     except OSError as error:

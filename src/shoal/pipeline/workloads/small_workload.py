@@ -143,7 +143,7 @@ def _constants(publications: pa.Table) -> list[str]:
         kind = field.type
         if not (pa.types.is_string(kind) or pa.types.is_int64(kind) or pa.types.is_boolean(kind)):
             continue
-        values = pc.struct_field(publications[ATTRIBUTES], field.name)
+        values = pc.struct_field(publications[ATTRIBUTES], [field.name])
         table = pa.table({"publisher": publications["publisher"], "value": values})
         grouped = table.group_by("publisher").aggregate(
             [("value", "count"), ("value", "count_distinct"), ([], "count_all")]
@@ -159,7 +159,8 @@ def _sampled(events: pa.Table, names: Sequence[str]) -> Iterator[pa.Table]:
     """What `Derivation.subscription_rows` reads, a publisher at a time; `place` counts from 1."""
     ordered = events.sort_by([("publisher", "ascending"), ("sequence", "ascending")])
     columns = {
-        f"a{place}": pc.struct_field(ordered[ATTRIBUTES], name) for place, name in enumerate(names)
+        f"a{place}": pc.struct_field(ordered[ATTRIBUTES], [name])
+        for place, name in enumerate(names)
     }
     wide = pa.table({"publisher": ordered["publisher"], **columns}).combine_chunks()
     first = 0

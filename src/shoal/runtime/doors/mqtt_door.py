@@ -14,6 +14,7 @@ import ssl
 from collections.abc import Callable
 from functools import partial
 
+from shoal.attributes import Json
 from shoal.broker.custody import Custody, is_assured
 from shoal.broker.effects import Deliver, Requested
 from shoal.broker.messages import Advertise, Message, Publish
@@ -23,7 +24,6 @@ from shoal.mqtt.broker_clients import BrokerClients
 from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.connection.connection import Connection
 from shoal.mqtt.connection.effects import Ask, ClientEffect, Close, HalfClose, Write
-from shoal.mqtt.content import Json
 from shoal.mqtt.door.network import TO_ATTRIBUTE
 from shoal.mqtt.federation.moving import Servers
 from shoal.mqtt.limits import Limits

@@ -54,6 +54,10 @@ _MQTT = {
 _MQTT_COUNTERS = {
     "dropped": ("shoal_mqtt_dropped", "Deliveries that queues had no room for."),
     "refused": ("shoal_mqtt_refused", "Publications of MQTT clients that were refused."),
+    "unread_payloads": (
+        "shoal_mqtt_unread_payloads",
+        "Payloads that look like JSON, or are declared so, and could not be read.",
+    ),
 }
 _JOURNAL = {
     "bytes": ("shoal_journal_bytes", "The journal's files."),

@@ -12,12 +12,13 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+from shoal.attributes import TOPIC_ATTRIBUTE
 from shoal.matching import TopicIndex, read_topic_filter
 from shoal.matching.filed.filters import longest_text
 from shoal.matching.topics.index import MOST_BEGUN
 from shoal.matching.topics.memory import TopicMemory
 from shoal.model import Attributes
-from shoal.mqtt.content import TOPIC_ATTRIBUTE, Json, attributes_of, work_on
+from shoal.mqtt.content import AttributeReader, work_on
 from shoal.mqtt.door.network import Door
 from shoal.mqtt.messages import Message
 from shoal.mqtt.sessions.session import ClientSubscription, Session
@@ -46,9 +47,9 @@ SHORT = 256
 class Subscriptions:
     """The subscriptions of all sessions of a broker; `door` is told of each that comes or goes."""
 
-    def __init__(self, door: Door | None = None, json: Json = "auto") -> None:
+    def __init__(self, door: Door | None = None, reader: AttributeReader | None = None) -> None:
         self._door = door
-        self._json = json
+        self._reader = reader or AttributeReader()
         # Of subscriptions that are not shared, and, but for a network, of groups.
         self._index = TopicIndex()
         self._groups: dict[str, Group] = {}
@@ -231,7 +232,7 @@ class Subscriptions:
 
     def work_of_content(self, message: Message, filters: int) -> int:
         """How much more a publication is than its topic says, where so many are asked at most."""
-        attributes = attributes_of(message, self._json)
+        attributes = self._reader.of(message)
         return self._work_of_content(message.topic, attributes, filters)
 
     def _work_of_content(self, topic: str, attributes: Attributes, filters: int) -> int:
@@ -247,7 +248,7 @@ class Subscriptions:
 
     def prepare_message(self, message: Message, work_us: float) -> bool:
         """As `prepare`, of one that a client publishes here."""
-        return self._prepare(message.topic, attributes_of(message, self._json), work_us)
+        return self._prepare(message.topic, self._reader.of(message), work_us)
 
     def _prepare(self, topic: str, attributes: Attributes, work_us: float) -> bool:
         known = self.look(topic)
@@ -268,9 +269,7 @@ class Subscriptions:
         """As `match`, for each of several messages to one topic, in their order."""
         topic = messages[0].topic
         asks = self._of(topic).asks
-        attributes = [
-            attributes_of(each, self._json) if asks else _NO_ATTRIBUTES for each in messages
-        ]
+        attributes = [self._reader.of(each) if asks else _NO_ATTRIBUTES for each in messages]
         found = self._index.match_each_checked(topic, attributes)
         if not self._has_groups:
             return found
@@ -281,7 +280,7 @@ class Subscriptions:
 
         Subscriptions must not change until it ends.
         """
-        attributes = attributes_of(message, self._json)
+        attributes = self._reader.of(message)
         some: list[Any] = []
         for places in self._index.matching(message.topic, [attributes], [some]):
             found += _chosen(some) if self._has_groups else some

@@ -15,10 +15,17 @@ from pathlib import Path
 
 import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
 
+from shoal.frames.packed_files import is_gzip, unpacking
 from shoal.frames.parquet_files import part_files
 from shoal.pipeline.small.tables import NeedsSparkError
 from shoal.pipeline.sources.declaration import Mapping
-from shoal.pipeline.sources.headers import NOT_UTF_8, UNBALANCED, first_line, header_names
+from shoal.pipeline.sources.headers import (
+    NOT_UTF_8,
+    UNBALANCED,
+    SourceError,
+    first_line,
+    header_names,
+)
 from shoal.pipeline.sources.headers import wrong_width as wrong_width_of
 from shoal.pipeline.sources.json_lines import NOT_JSON, Reader, check_lines, kind_of
 from shoal.pipeline.sources.small.parquet import MOST_ROWS, parse_parquet, rows_of
@@ -46,7 +53,7 @@ def are_small(files: Sequence[Path]) -> bool:
         is_small = sum(file.stat().st_size for file in files) <= MOST_BYTES
         return is_small and sum(map(rows_of, files)) <= MOST_ROWS
     # What is packed unfolds to some ten times as much.
-    sizes = (file.stat().st_size * (10 if file.suffix == ".gz" else 1) for file in files)
+    sizes = (file.stat().st_size * (10 if is_gzip(file) else 1) for file in files)
     return all(file.is_file() for file in files) and sum(sizes) <= MOST_BYTES
 
 
@@ -68,8 +75,11 @@ def parse_files(files: Sequence[Path], mapping: Mapping) -> Iterator[Parsed]:
 
 def _lines(file: Path) -> Iterator[tuple[int, str, bool]]:
     """Of each line that is not blank its number from 1, its text, and whether that is UTF-8."""
-    opener = gzip.open if file.suffix == ".gz" else open
-    with opener(file, "rt", encoding="utf-8", errors="surrogateescape", newline="\n") as opened:
+    opener = gzip.open if is_gzip(file) else open
+    with (
+        unpacking(file, SourceError),
+        opener(file, "rt", encoding="utf-8", errors="surrogateescape", newline="\n") as opened,
+    ):
         for line, ended in enumerate(opened, 1):
             text = ended.removesuffix("\n").rstrip("\r")
             if not text.strip(" "):

@@ -12,9 +12,11 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]  # as above
 import pyarrow.parquet as pq  # type: ignore[import-untyped]  # as above
 
 from shoal.frames.parquet_files import check_parquet, part_files
+from shoal.frames.parquet_folders import folder_values
 from shoal.pipeline.small.tables import NeedsSparkError
 from shoal.pipeline.sources.declaration import Mapping
-from shoal.pipeline.sources.parquet_columns import check_columns, path_of
+from shoal.pipeline.sources.headers import SourceError
+from shoal.pipeline.sources.parquet_columns import check_columns, lacks, path_of
 from shoal.pipeline.sources.small.rows import Parsed, Row
 
 # What Spark needs some seconds for; Arrow unpacks columns that take little room on disk.
@@ -36,22 +38,31 @@ def parse_parquet(path: Path, mapping: Mapping) -> Iterator[Parsed]:
     if any(not schema.equals(schemas[0]) for schema in schemas):
         raise NeedsSparkError
     for file, schema in zip(files, schemas, strict=True):
-        if any(path_of(schema, name) is None for name in needed):
-            raise NeedsSparkError  # such as a column that is a folder's name
-        check_columns(file, schema, needed)
-        yield from _parse_file(file, schema, mapping)
+        folders = folder_values(path, file)
+        within = [name for name in needed if path_of(schema, name) is not None]
+        if missing := [name for name in needed if name not in within and name not in folders]:
+            raise SourceError(lacks(file, missing, [*schema.names, *folders]))
+        check_columns(file, schema, within)
+        yield from _parse_file(file, schema, mapping, folders)
 
 
-def _parse_file(file: Path, schema: pa.Schema, mapping: Mapping) -> Iterator[Parsed]:
+def _parse_file(
+    file: Path, schema: pa.Schema, mapping: Mapping, folders: dict[str, str]
+) -> Iterator[Parsed]:
+    """The rows of a file in `folders` that say this."""
     needed = mapping.file_columns
-    paths = {name: path_of(schema, name) or [name] for name in needed}
+    paths = {name: path for name in needed if (path := path_of(schema, name)) is not None}
     table = pq.ParquetFile(file).read(columns=sorted({first for first, *_ in paths.values()}))
     columns = {}
-    for name, (first, *rest) in paths.items():
+    for name in needed:
+        if name not in paths:
+            columns[name] = pa.chunked_array([pa.repeat(folders[name], table.num_rows)])
+            continue
+        first, *rest = paths[name]
         column = table.column(first)
         for part in rest:
             column = pa.chunked_array(
-                [pc.struct_field(chunk, part) for chunk in column.chunks],
+                [pc.struct_field(chunk, [part]) for chunk in column.chunks],
                 column.type.field(part).type,
             )
         columns[name] = _plain(column)

@@ -56,7 +56,9 @@ class Row:
         ]
         self._time = str(mapping.time.column)
         self._time_at = places[self._time]
-        self._time_us = time_reader(of.get(self._time, pa.string()), mapping.time.formats)
+        self._time_us = time_reader(
+            of.get(self._time, pa.string()), mapping.time.formats, mapping.decimal
+        )
         names = list(mapping.rules)
         self._publisher = [names.index(name) for name in mapping.publisher]
         self._published = [names.index(name) for name in mapping.published]

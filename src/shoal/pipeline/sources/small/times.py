@@ -5,12 +5,25 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from decimal import ROUND_FLOOR, ROUND_HALF_UP, Context, Decimal
+from functools import partial
 
 from shoal.pipeline.small.tables import NeedsSparkError
 from shoal.pipeline.sources.declaration import EPOCH_UNITS_PER_SECOND, ISO_8601
-from shoal.pipeline.sources.words import ISO_TIME
+from shoal.pipeline.sources.words import (
+    AROUND_EPOCH,
+    EPOCH_PLACES,
+    ISO_TIME,
+    NUMBER,
+    NUMBER_WITH_COMMA,
+)
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_PLACES = {1: 6, 1_000: 3, 1_000_000: 0}
+_NUMBERS = {".": re.compile(NUMBER, re.ASCII), ",": re.compile(NUMBER_WITH_COMMA, re.ASCII)}
+# As exact as Spark's decimals, which round half away from zero.
+_DECIMALS = Context(prec=100, rounding=ROUND_HALF_UP)
+_SMALLEST = Decimal(1).scaleb(-EPOCH_PLACES)
 _INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _PARTS = {"yyyy": r"(?P<y>\d{4})", "MM": r"(?P<mo>\d\d)", "dd": r"(?P<d>\d\d)",
           "HH": r"(?P<h>\d\d)", "mm": r"(?P<mi>\d\d)", "ss": r"(?P<s>\d\d)"}  # fmt: skip
@@ -19,12 +32,13 @@ _PATTERN = re.compile(
 )
 
 
-def time_parser(formats: Sequence[str]) -> Callable[[str], int | None]:
+def time_parser(formats: Sequence[str], decimal: str = ".") -> Callable[[str], int | None]:
     """What reads texts as µs since 1970 UTC, in the first of the formats that a text has.
 
-    None for a text of another form; NeedsSparkError for a format that only Spark knows.
+    `decimal` stands before the decimals of a number.  None for a text of another form;
+    NeedsSparkError for a format that only Spark knows.
     """
-    parsers = [_time_parser(format) for format in formats]
+    parsers = [_time_parser(format, decimal) for format in formats]
     if not parsers:
         raise NeedsSparkError
     if len(parsers) == 1:
@@ -40,18 +54,31 @@ def integer(said: str) -> int | None:
     return value if value is not None and -(2**63) <= value < 2**63 else None
 
 
-def _time_parser(format: str) -> Callable[[str], int | None]:
+def _time_parser(format: str, decimal: str) -> Callable[[str], int | None]:
     """What reads texts of a format as µs since 1970 UTC; None for one of another form."""
     units = EPOCH_UNITS_PER_SECOND.get(format)
     if units is not None:
-        return lambda said: _scaled(said, 1_000_000 // units)
+        return partial(_since_1970, places=_PLACES[units], form=_NUMBERS[decimal])
     pattern = re.compile(ISO_TIME, re.ASCII) if format == ISO_8601 else _regular_expression(format)
     return lambda said: _moment(pattern.fullmatch(said))
 
 
-def _scaled(said: str, scale: int) -> int | None:
-    value = integer(said.strip())
-    return value * scale if value is not None and -(2**63) <= value * scale < 2**63 else None
+def _since_1970(said: str, places: int, form: re.Pattern[str]) -> int | None:
+    """The whole microseconds of a number whose point is so many places too far left.
+
+    >>> _since_1970("1.7E9", 6, _NUMBERS["."]), _since_1970("-0.0000015", 6, _NUMBERS["."])
+    (1700000000000000, -2)
+    """
+    text = said.strip(AROUND_EPOCH)
+    if not form.fullmatch(text):
+        return None
+    try:
+        number = _DECIMALS.create_decimal(text.replace(",", ".")).scaleb(places, _DECIMALS)
+        rounded = number.quantize(_SMALLEST, context=_DECIMALS)
+    except ArithmeticError:  # it is beyond all times
+        return None
+    value = int(rounded.to_integral_value(ROUND_FLOOR))
+    return value if -(2**63) <= value < 2**63 else None
 
 
 def _regular_expression(format: str) -> re.Pattern[str]:

@@ -60,13 +60,13 @@ def value_reader(kind: pa.DataType, wanted: AttributeType, decimal: str) -> Read
     raise NeedsSparkError
 
 
-def time_reader(kind: pa.DataType, formats: Sequence[str]) -> Reader:
+def time_reader(kind: pa.DataType, formats: Sequence[str], decimal: str) -> Reader:
     """What makes µs since 1970 UTC of a value of the type `kind`; None where it is none."""
     if is_text(kind):
-        return time_parser(formats)
+        return time_parser(formats, decimal)
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
         return int
-    if _is_integer(kind):
+    if _is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal128(kind):
         parse = time_parser(formats)
         return lambda value: parse(str(value))
     raise NeedsSparkError

@@ -1,7 +1,8 @@
 """Notices about clients, in the log: one line each, so many a second and no more.
 
-Each kind of notice has a bound of its own for each user or address, so that who is refused all the
-time hides nobody else; and all have one together.  A line says how many before it were left out.
+Each kind of notice has a bound of its own for each user or address, or client if neither is known,
+so that who is refused all the time hides nobody else; and all have one together.  A line says how
+many before it were left out.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ class Audit:
             _log.log(level, notice.what, extra=extra)
 
     def _bucket(self, notice: Notice, now_us: int) -> Bucket:
-        key = notice.what, notice.who.user or source_of(notice.who.address)
+        who = notice.who
+        key = notice.what, who.user or source_of(who.address) or who.client
         bucket = self._buckets.pop(key, None) or Bucket(BURST, PER_SECOND, now_us)
         self._buckets[key] = bucket
         if len(self._buckets) > MOST_BUCKETS:
