@@ -13,11 +13,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from shoal.attributes import Json
 from shoal.language import format_filter
 from shoal.matching import matches
 from shoal.model import Attributes, FilterError
 from shoal.mqtt.broker_clients import BrokerClients
-from shoal.mqtt.content import Json, attributes_of
+from shoal.mqtt.content import attributes_of
 from shoal.mqtt.messages import Message
 from shoal.mqtt.sessions.session import ClientSubscription
 from shoal.runtime.traffic.heavy_hitters import Lately
