@@ -214,13 +214,15 @@ class Decoder:
             if self.version is not None:
                 raise protocol_error("a second CONNECT [MQTT-3.1.0-2]")
             try:
-                self.version = read_connect_version(reader)
+                self.version, is_bridge = read_connect_version(reader)
             except UnsupportedVersionError as error:
                 self.version = error.version
                 raise
             if self.version == MQTT_5 and body - start > 2:
                 _check_shortest(data[body - 1])
-            packet: Packet = read_connect(reader, self.version, is_lenient=is_old)
+            packet: Packet = read_connect(
+                reader, self.version, is_lenient=is_old, is_bridge=is_bridge
+            )
         else:
             assert self.version is not None
             read_request = REQUEST_READERS.get(packet_type)

@@ -153,7 +153,7 @@ def _connect(packet: Connect, version: int) -> bytes:
     flags |= (packet.password is not None) << 6 | (packet.username is not None) << 7
     parts = [
         write_string("MQTT"),
-        bytes((version, flags)),
+        bytes((version | packet.is_bridge << 7, flags)),
         packet.keep_alive_s.to_bytes(2, "big"),
         _properties(packet.properties, version, PacketType.CONNECT),
         write_string(packet.client_id),

@@ -46,6 +46,9 @@ _RESERVED, _CLEAN, _WILL, _WILL_QOS, _WILL_RETAIN, _PASSWORD, _USERNAME = (
 )  # fmt: skip
 # Served as 3.1.1, which is the same but for these and what it leaves open.
 _MQTT_3_1 = ("MQIsdp", 3)
+_MQTT_3_1_1 = ("MQTT", MQTT_3_1_1)
+# The bit of the protocol level by which mosquitto's bridges say that they are brokers.
+_BRIDGE = 0x80
 _MQTT_3_1_NAME = b"\0\6MQIsdp"
 _NO_LOCAL, _RETAIN_AS_PUBLISHED, _OPTIONS_RESERVED = 0x04, 0x08, 0xC0
 
@@ -63,21 +66,27 @@ def is_3_1(data: bytes, body: int) -> bool:
     return data.startswith(_MQTT_3_1_NAME, body)
 
 
-def read_connect_version(reader: Reader) -> int:
-    """The protocol name and level at the front of a CONNECT [MQTT-3.1.2-1, MQTT-3.1.2-2]."""
+def read_connect_version(reader: Reader) -> tuple[int, bool]:
+    """The version that a CONNECT begins with, and whether its client is a bridge.
+
+    Protocol name and level [MQTT-3.1.2-1, MQTT-3.1.2-2]; bridges of 3.1 and 3.1.1 set the level's
+    highest bit, and take the answer of 3.1.1 for a no to it.
+    """
     name = reader.string("protocol name")
     level = reader.byte("protocol version")
     if name == "MQTT" and level in (MQTT_3_1_1, MQTT_5):
-        return level
-    if (name, level) == _MQTT_3_1:
-        return MQTT_3_1_1
+        return level, False
+    if (name, level & ~_BRIDGE) in (_MQTT_3_1, _MQTT_3_1_1):
+        return MQTT_3_1_1, level >= _BRIDGE
     if name not in ("MQTT", "MQIsdp"):
         raise malformed(f"CONNECT: protocol name {name[:20]!r} is not 'MQTT'")
-    answer = MQTT_5 if level > MQTT_5 else MQTT_3_1_1
+    answer = MQTT_5 if MQTT_5 < level < _BRIDGE else MQTT_3_1_1
     raise UnsupportedVersionError(answer, f"protocol version {level} is not supported; use 5 or 4")
 
 
-def read_connect(reader: Reader, version: int, *, is_lenient: bool = False) -> Connect:
+def read_connect(
+    reader: Reader, version: int, *, is_lenient: bool = False, is_bridge: bool = False
+) -> Connect:
     """What follows the protocol version; `is_lenient`: flags that mean nothing are ignored."""
     flags = reader.byte("connect flags")
     if is_lenient:
@@ -101,6 +110,7 @@ def read_connect(reader: Reader, version: int, *, is_lenient: bool = False) -> C
         password=password,
         will=will,
         properties=properties,
+        is_bridge=is_bridge,
     )
 
 

@@ -48,6 +48,8 @@ class Will(msgspec.Struct, frozen=True, gc=False):
 
 
 class Connect(Packet, frozen=True, gc=False):
+    """`is_bridge`: the bridge bit of the protocol level, which only 3.1.1 has."""
+
     client_id: str = ""
     clean_start: bool = True
     keep_alive_s: int = 0
@@ -56,6 +58,7 @@ class Connect(Packet, frozen=True, gc=False):
     password: bytes | None = None
     will: Will | None = None
     properties: Properties = NO_PROPERTIES
+    is_bridge: bool = False
 
 
 class Connack(Packet, frozen=True, gc=False):

@@ -17,6 +17,7 @@ import msgspec
 
 from shoal.matching import TopicError, check_topic
 from shoal.model import Filter
+from shoal.mqtt.broker_topics import is_bridge_state
 from shoal.mqtt.codec.decoder import MAX_PACKET_BYTES
 from shoal.mqtt.codec.errors import MqttError, malformed
 from shoal.mqtt.codec.fields import CONTROL_CHARACTERS
@@ -51,6 +52,9 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     with_reasons: bool
     # Whether it may be sent to another broker.
     follows: bool = False
+    # Whether it is another broker that cannot say so of each subscription: it gets nothing of its
+    # own, and what is retained as such.
+    is_bridge: bool = False
 
 
 def agree(connect: Connect, limits: Limits) -> Terms:
@@ -74,7 +78,14 @@ def agree(connect: Connect, limits: Limits) -> Terms:
         session_expiry_s=min(expiry_s, limits.maximum_session_expiry_s),
         with_reasons=properties.request_problem_information != 0,
         follows=any(name == FOLLOW for name, _ in properties.user_properties),
+        is_bridge=connect.version != MQTT_5 and _is_bridge(connect),
     )
+
+
+def _is_bridge(connect: Connect) -> bool:
+    """Whether a client of 3.1.1 says that it is a bridge, by its bridge bit or by its will."""
+    will = connect.will
+    return connect.is_bridge or (will is not None and is_bridge_state(will.topic))
 
 
 def connack_properties(

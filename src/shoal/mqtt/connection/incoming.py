@@ -26,6 +26,7 @@ from functools import partial
 
 from shoal.matching.long_texts import LONG
 from shoal.mqtt.access import ALL_PERMISSIONS, Permissions
+from shoal.mqtt.broker_topics import is_brokers_own
 from shoal.mqtt.codec.encoder import encode_acknowledgement
 from shoal.mqtt.codec.errors import MqttError, protocol_error
 from shoal.mqtt.codec.packet_types import MQTT_5
@@ -39,9 +40,6 @@ from shoal.mqtt.door.owed import Owed
 from shoal.mqtt.messages import Message, message_of_publish
 from shoal.mqtt.sessions.session import Session
 from shoal.mqtt.sessions.subscribed.subscriptions import SHORT, TESTS_PER_WORK, alone
-
-# Topics below here are the broker's own.
-BROKER_TOPICS = "$SYS/"
 
 _PUBACK, _PUBREC, _PUBCOMP = 0x40, 0x50, 0x70
 # Topics of a connection whose permission is remembered; then all are forgotten.
@@ -239,7 +237,7 @@ class Incoming:
         return topic
 
     def _is_allowed(self, topic: str) -> bool:
-        if topic[:1] == "$" and topic.startswith(BROKER_TOPICS):
+        if topic[:1] == "$" and is_brokers_own(topic):
             return False
         if self._permissions is ALL_PERMISSIONS:
             return True

@@ -46,18 +46,25 @@ _PINGRESP = bytes((0xD0, 0))
 
 
 class Serving:
-    """One client's; `incoming` takes what it publishes."""
+    """One client's; `incoming` takes what it publishes, `is_bridge` as in `Terms`."""
 
-    __slots__ = ("_asked", "_house", "_outlet", "_permissions", "incoming", "session")
+    __slots__ = ("_asked", "_house", "_is_bridge", "_outlet", "_permissions", "incoming", "session")
 
     def __init__(
-        self, house: House, session: Session, permissions: Permissions, outlet: Outlet
+        self,
+        house: House,
+        session: Session,
+        permissions: Permissions,
+        outlet: Outlet,
+        *,
+        is_bridge: bool = False,
     ) -> None:
         self.session = session
         self.incoming = Incoming(house, session, permissions, outlet)
         self._house = house
         self._permissions = permissions
         self._outlet = outlet
+        self._is_bridge = is_bridge
         # A request that is answered in part.
         self._asked: Granting | TakingBack | None = None
 
@@ -151,7 +158,13 @@ class Serving:
         asked = self._asked
         if asked is None:
             if isinstance(packet, Subscribe):
-                asked = Granting(subscribing, self.session, self._permissions, packet)
+                asked = Granting(
+                    subscribing,
+                    self.session,
+                    self._permissions,
+                    packet,
+                    is_bridge=self._is_bridge,
+                )
             elif packet.beyond and self._outlet.version != MQTT_5:  # whose UNSUBACK refuses nothing
                 raise MqttError(ReasonCode.QUOTA_EXCEEDED, "too many topic filters in one packet")
             else:

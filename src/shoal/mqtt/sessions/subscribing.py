@@ -69,11 +69,14 @@ class Granting:
         session: Session,
         permissions: Permissions,
         packet: Subscribe,
+        *,
+        is_bridge: bool = False,
     ) -> None:
         self._subscribing = subscribing
         self._session = session
         self._permissions = permissions
         self.packet = packet
+        self._is_bridge = is_bridge
         self._reader: FilterReader | None = None
         self._grants: list[Grant] = []
 
@@ -93,6 +96,8 @@ class Granting:
             work += self._reader.take_work()
         while work < most and not self.is_done:
             request = packet.requests[len(self._grants)]
+            if self._is_bridge:
+                request = _as_of_a_bridge(request)
             grant = self._subscribing.grant(
                 self._session, self._permissions, request, self._reader, packet.properties
             )
@@ -113,6 +118,14 @@ class Granting:
         codes = tuple(grant.reason_code for grant in grants)
         wanting = [grant.retained for grant in grants if grant.retained is not None]
         return Suback(packet.packet_id, codes, properties), wanting
+
+
+def _as_of_a_bridge(request: SubscriptionRequest) -> SubscriptionRequest:
+    """What a bridge of 3.1.1 means, which has no words for it; groups know no `no local`."""
+    is_shared = request.topic_filter.startswith("$share/")
+    return SubscriptionRequest(
+        request.topic_filter, request.qos, no_local=not is_shared, retain_as_published=True
+    )
 
 
 class TakingBack:
