@@ -28,7 +28,10 @@ MOST_CALLS_OF_A_MESSAGE = 250_000
 # for processors that others use too.
 MOST_S = 1.0
 
-INPUTS = list(hostile_inputs())
+INPUTS = [
+    pytest.param(each, id=each.name, marks=[pytest.mark.soak] if each.is_long else [])
+    for each in hostile_inputs()
+]
 KEPT = Properties(session_expiry_interval_s=1_000)
 
 
@@ -42,16 +45,23 @@ def turns(house: House, client: Client, data: bytes) -> Iterator[int]:
         with Calls() as calls:
             house.carry_out(connection.take_held(house.now_us))
         yield calls.count
+        # What is due comes in between.
+        while (due_us := house.clients.deadline_us) is not None and due_us < house.now_us:
+            with Calls() as calls:
+                house.carry_out(house.clients.advance(house.now_us))
+            yield calls.count
 
 
-@pytest.mark.parametrize("hostile", INPUTS, ids=lambda hostile: hostile.name)
+@pytest.mark.parametrize("hostile", INPUTS)
 def test_no_packet_takes_long(hostile: Hostile) -> None:
     house = House()
     client = house.connect("c") if hostile.is_connected else house.open()
     for packet in hostile.packets:
         started_s = time.process_time()
-        assert max(turns(house, client, packet)) < MOST_CALLS_OF_A_PACKET
-        assert time.process_time() - started_s < MOST_S
+        for calls in turns(house, client, packet):
+            assert calls < MOST_CALLS_OF_A_PACKET
+            assert time.process_time() - started_s < MOST_S
+            started_s = time.process_time()
         # Answered, or closed: nothing is left out because it is large.
         assert client.take() or client.closed
 
@@ -61,10 +71,10 @@ def test_no_packet_takes_long(hostile: Hostile) -> None:
     [
         each
         for each in INPUTS
-        if each.is_connected or each.name.startswith("CONNECT")
-        if each.is_read
+        if isinstance(hostile := each.values[0], Hostile)
+        if hostile.is_connected or hostile.name.startswith("CONNECT")
+        if hostile.is_read
     ],
-    ids=lambda hostile: hostile.name,
 )
 def test_no_packet_takes_long_in_a_network(hostile: Hostile) -> None:
     """Nor does what it makes one broker say to the other, where links have turns too.

@@ -31,7 +31,6 @@ from shoal.mqtt.codec.fields import (
 )
 from shoal.mqtt.codec.packet_readers import (
     READERS,
-    REQUEST_READERS,
     UnsupportedVersionError,
     is_3_1,
     read_connect,
@@ -73,14 +72,13 @@ class Decoder:
 
     `version` is None until a CONNECT has said it; whoever reads a server's packets gives it.
     A packet that is larger than `maximum_packet_size` fails as soon as its length is known, one
-    that only a server sends, to a server, as soon as it begins.  Of a request no more than
-    `maximum_topic_filters` are read.
+    that only a server sends, to a server, as soon as it begins.  Of the topic filters of a
+    request only the first are read (see `requests`).
     """
 
     __slots__ = (
         "_begun",
         "_is_server",
-        "_maximum_topic_filters",
         "_needed",
         "failure",
         "maximum_packet_size",
@@ -92,12 +90,10 @@ class Decoder:
         self,
         version: int | None = None,
         maximum_packet_size: int = MAX_PACKET_BYTES,
-        maximum_topic_filters: int = MAX_PACKET_BYTES,
     ) -> None:
         self.version = version
         self._is_server = version is None
         self.maximum_packet_size = maximum_packet_size
-        self._maximum_topic_filters = maximum_topic_filters
         self.failure: MqttError | None = None
         self.unread = 0
         # The beginning of a packet whose end has not come yet, and how long it will be.
@@ -225,11 +221,7 @@ class Decoder:
             )
         else:
             assert self.version is not None
-            read_request = REQUEST_READERS.get(packet_type)
-            if read_request is not None:
-                packet = read_request(reader, self.version, self._maximum_topic_filters)
-            else:
-                packet = READERS[packet_type](reader, self.version)
+            packet = READERS[packet_type](reader, self.version)
         return packet
 
 

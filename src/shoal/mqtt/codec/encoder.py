@@ -196,7 +196,7 @@ def _subscribe(packet: Subscribe, version: int) -> bytes:
     ]
     for request in packet.requests:
         parts += (write_string(request.topic_filter), bytes((_options(request, version),)))
-    return b"".join(parts)
+    return b"".join(parts) + packet.unread
 
 
 def _options(request: SubscriptionRequest, version: int) -> int:
@@ -229,6 +229,7 @@ def _unsubscribe(packet: Unsubscribe, version: int) -> bytes:
         packet.packet_id.to_bytes(2, "big")
         + _properties(packet.properties, version, PacketType.UNSUBSCRIBE)
         + b"".join(map(write_string, packet.topic_filters))
+        + packet.unread
     )
 
 

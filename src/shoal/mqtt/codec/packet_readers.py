@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from shoal.matching.topics.filters import TopicError, read_topic_filter
 from shoal.mqtt.codec.errors import MqttError, malformed, protocol_error
 from shoal.mqtt.codec.fields import Reader
 from shoal.mqtt.codec.packet_types import MQTT_3_1_1, MQTT_5, WILL, PacketType
@@ -29,7 +28,6 @@ from shoal.mqtt.codec.packets import (
     Pubrel,
     Suback,
     Subscribe,
-    SubscriptionRequest,
     Unsuback,
     Unsubscribe,
     Will,
@@ -40,6 +38,7 @@ from shoal.mqtt.codec.reason_codes import (
     REASON_CODES_BY_RETURN_CODE,
     ReasonCode,
 )
+from shoal.mqtt.codec.requests import read_requests, read_topic_filters
 
 _RESERVED, _CLEAN, _WILL, _WILL_QOS, _WILL_RETAIN, _PASSWORD, _USERNAME = (
     0x01, 0x02, 0x04, 0x18, 0x20, 0x40, 0x80,
@@ -50,7 +49,6 @@ _MQTT_3_1_1 = ("MQTT", MQTT_3_1_1)
 # The bit of the protocol level by which mosquitto's bridges say that they are brokers.
 _BRIDGE = 0x80
 _MQTT_3_1_NAME = b"\0\6MQIsdp"
-_NO_LOCAL, _RETAIN_AS_PUBLISHED, _OPTIONS_RESERVED = 0x04, 0x08, 0xC0
 
 
 class UnsupportedVersionError(MqttError):
@@ -175,42 +173,15 @@ def _reads_acknowledgement(
     return read
 
 
-def _read_subscribe(reader: Reader, version: int, maximum: int) -> Subscribe:
-    """At most so many topic filters; those beyond are counted."""
+def _read_subscribe(reader: Reader, version: int) -> Subscribe:
     packet_id = _request_id(reader)
     properties = _properties(reader, version, PacketType.SUBSCRIBE)
     if len(properties.subscription_identifiers) > 1:
         raise protocol_error("SUBSCRIBE has its subscription identifier twice")
     if reader.at_end:
         raise protocol_error("SUBSCRIBE without a topic filter [MQTT-3.8.3-2]")
-    requests: list[SubscriptionRequest] = []
-    while not reader.at_end and len(requests) < maximum:
-        topic_filter = _topic_filter(reader, "SUBSCRIBE")
-        options = reader.byte("subscription options")
-        if version == MQTT_3_1_1:
-            if options > 2:
-                raise malformed(f"SUBSCRIBE: requested QoS 0x{options:02X} [MQTT-3.8.3-4 of 3.1.1]")
-            requests.append(SubscriptionRequest(topic_filter, options))
-        else:
-            requests.append(_subscription_request(topic_filter, options))
-    beyond = reader.skip_strings("topic filter", behind=1)
-    return Subscribe(packet_id, tuple(requests), properties, beyond)
-
-
-def _subscription_request(topic_filter: str, options: int) -> SubscriptionRequest:
-    if options & _OPTIONS_RESERVED:
-        raise malformed("SUBSCRIBE: reserved subscription options are set [MQTT-3.8.3-5]")
-    qos, retain_handling = options & 3, options >> 4 & 3
-    if qos == 3:
-        raise protocol_error("SUBSCRIBE: the maximum QoS is 3")
-    if retain_handling == 3:
-        raise protocol_error("SUBSCRIBE: retain handling is 3")
-    no_local = bool(options & _NO_LOCAL)
-    if no_local and topic_filter.startswith("$share/"):
-        raise protocol_error("SUBSCRIBE: no-local on a shared subscription [MQTT-3.8.3-4]")
-    return SubscriptionRequest(
-        topic_filter, qos, no_local, bool(options & _RETAIN_AS_PUBLISHED), retain_handling
-    )
+    requests = read_requests(reader, version)
+    return Subscribe(packet_id, tuple(requests), properties, reader.rest())
 
 
 def _read_suback(reader: Reader, version: int) -> Suback:
@@ -220,17 +191,13 @@ def _read_suback(reader: Reader, version: int) -> Suback:
     return Suback(packet_id, codes, properties)
 
 
-def _read_unsubscribe(reader: Reader, version: int, maximum: int) -> Unsubscribe:
-    """As SUBSCRIBE's."""
+def _read_unsubscribe(reader: Reader, version: int) -> Unsubscribe:
     packet_id = _request_id(reader)
     properties = _properties(reader, version, PacketType.UNSUBSCRIBE)
     if reader.at_end:
         raise protocol_error("UNSUBSCRIBE without a topic filter [MQTT-3.10.3-2]")
-    topic_filters: list[str] = []
-    while not reader.at_end and len(topic_filters) < maximum:
-        topic_filters.append(_topic_filter(reader, "UNSUBSCRIBE"))
-    beyond = reader.skip_strings("topic filter")
-    return Unsubscribe(packet_id, tuple(topic_filters), properties, beyond)
+    topic_filters = read_topic_filters(reader)
+    return Unsubscribe(packet_id, tuple(topic_filters), properties, reader.rest())
 
 
 def _read_unsuback(reader: Reader, version: int) -> Unsuback:
@@ -296,23 +263,6 @@ def _request_id(reader: Reader) -> int:
     return packet_id
 
 
-def check_topic_filter(text: str) -> None:
-    """TopicError unless MQTT allows what stands before a query (sections 4.7 and 4.8.2)."""
-    read_topic_filter(text.partition("?")[0] or text)
-
-
-def _topic_filter(reader: Reader, packet: str) -> str:
-    text = reader.name("topic filter")
-    try:
-        check_topic_filter(text)
-    except TopicError as error:
-        front = text.partition("?")[0]
-        is_shared = front.startswith("$share/") and "#" not in front[:-1]
-        fail = protocol_error if is_shared else malformed
-        raise fail(f"{packet}: {error}") from None
-    return text
-
-
 def _code(number: int, packet_type: PacketType) -> ReasonCode:
     code = ALLOWED_REASON_CODES[packet_type].get(number)
     if code is None:
@@ -320,18 +270,15 @@ def _code(number: int, packet_type: PacketType) -> ReasonCode:
     return code
 
 
-REQUEST_READERS: dict[int, Callable[[Reader, int, int], Packet]] = {
-    PacketType.SUBSCRIBE: _read_subscribe,
-    PacketType.UNSUBSCRIBE: _read_unsubscribe,
-}
-
 READERS: dict[int, Callable[[Reader, int], Packet]] = {
     PacketType.CONNACK: _read_connack,
     PacketType.PUBACK: _reads_acknowledgement(Puback, PacketType.PUBACK),
     PacketType.PUBREC: _reads_acknowledgement(Pubrec, PacketType.PUBREC),
     PacketType.PUBREL: _reads_acknowledgement(Pubrel, PacketType.PUBREL),
     PacketType.PUBCOMP: _reads_acknowledgement(Pubcomp, PacketType.PUBCOMP),
+    PacketType.SUBSCRIBE: _read_subscribe,
     PacketType.SUBACK: _read_suback,
+    PacketType.UNSUBSCRIBE: _read_unsubscribe,
     PacketType.UNSUBACK: _read_unsuback,
     PacketType.PINGREQ: _read_pingreq,
     PacketType.PINGRESP: _read_pingresp,

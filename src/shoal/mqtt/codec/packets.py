@@ -138,12 +138,12 @@ class SubscriptionRequest(msgspec.Struct, frozen=True, gc=False):
 
 
 class Subscribe(Packet, frozen=True, gc=False):
-    """`beyond`: how many more topic filters there were than are read, to be refused."""
+    """`unread`: the topic filters behind these, with their options, as they came."""
 
     packet_id: int
     requests: tuple[SubscriptionRequest, ...]
     properties: Properties = NO_PROPERTIES
-    beyond: int = 0
+    unread: bytes = b""
 
 
 class Suback(Packet, frozen=True, gc=False):
@@ -153,12 +153,12 @@ class Suback(Packet, frozen=True, gc=False):
 
 
 class Unsubscribe(Packet, frozen=True, gc=False):
-    """`beyond`: as in SUBSCRIBE."""
+    """`unread`: the topic filters behind these, as they came."""
 
     packet_id: int
     topic_filters: tuple[str, ...]
     properties: Properties = NO_PROPERTIES
-    beyond: int = 0
+    unread: bytes = b""
 
 
 class Unsuback(Packet, frozen=True, gc=False):

@@ -1,0 +1,168 @@
+"""Bridges of mosquitto to a network: each message once on either side, and what is kept is kept.
+
+All ways in which mosquitto 2 can be told to connect, at once: each is a mosquitto of its own, with
+topics of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from itertools import product
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from shoal.client import Client
+from tests.live.neighbours.mosquitto import Mosquitto, needs_mosquitto
+from tests.runtime.live import PATIENCE_S, on_asyncio
+from tests.runtime.processes import Processes, processes
+
+pytestmark = needs_mosquitto
+# So long nothing more comes to whoever has heard all.
+SILENCE_S = 0.5
+
+
+class Way(NamedTuple):
+    """How a bridge connects."""
+
+    version: str
+    try_private: bool = True
+    notifications: bool = True
+    cleansession: bool = False
+
+    @property
+    def has_echo(self) -> bool:
+        """Nothing says that it is a bridge, and 3.1.1 sends all what they have published."""
+        return self.version != "mqttv50" and not (self.try_private or self.notifications)
+
+    def lines(self, name: str, to: str, topics: str) -> str:
+        words = {True: "true", False: "false"}
+        return (
+            f"connection {name}\naddress {to}\ntopic {topics}/# both 1\nrestart_timeout 1\n"
+            f"remote_clientid {name}\nbridge_protocol_version {self.version}\n"
+            f"try_private {words[self.try_private]}\n"
+            f"notifications {words[self.notifications]}\n"
+            f"cleansession {words[self.cleansession]}\n"
+        )
+
+
+WAYS = [
+    *(Way(*each) for each in product(["mqttv311", "mqttv50"], *3 * [[True, False]])),
+    Way("mqttv31"),
+    Way("mqttv31", try_private=False),
+]
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
+    with processes(tmp_path_factory.mktemp("network"), 2) as found:
+        yield found
+
+
+def address(network: Processes, broker: str) -> str:
+    return str(network.network.broker(broker).address("mqtt"))
+
+
+class Listener:
+    """What has come to one client, but for the words with which it is found out if all is up."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, bytes, bool]] = []
+        self.has_heard_hello = asyncio.Event()
+
+    async def listen(self, client: Client, topics: str) -> None:
+        async with client.subscribe(f"{topics}/#", qos=1, retain_as_published=True) as found:
+            async for message in found:
+                if message.topic.endswith("/hello"):
+                    self.has_heard_hello.set()
+                else:
+                    self.heard.append((message.topic, message.payload, message.retain))
+
+
+class End(NamedTuple):
+    """A client of one side, and what comes to it."""
+
+    client: Client
+    listener: Listener
+
+
+@asynccontextmanager
+async def ends(topics: str, *addresses: str) -> AsyncIterator[list[End]]:
+    """A client at each address, between all of which messages flow."""
+    async with AsyncExitStack() as stack, asyncio.TaskGroup() as tasks:
+        found: list[End] = []
+        running: list[asyncio.Task[None]] = []
+        for number, each in enumerate(addresses):
+            client = await stack.enter_async_context(Client(each, f"{topics}-{number}"))
+            found.append(End(client, Listener()))
+            running.append(tasks.create_task(found[-1].listener.listen(client, topics)))
+        for one in found:
+            for each in found:
+                each.listener.has_heard_hello.clear()
+            async with asyncio.timeout(PATIENCE_S):
+                while not all(each.listener.has_heard_hello.is_set() for each in found):
+                    await one.client.publish(f"{topics}/hello", b"", qos=1)
+                    await asyncio.sleep(0.1)
+        yield found
+        for task in running:
+            task.cancel()
+
+
+async def settled(*listeners: Listener) -> None:
+    """Wait until nothing has come to anybody for a while."""
+    while True:
+        before = [len(each.heard) for each in listeners]
+        await asyncio.sleep(SILENCE_S)
+        if [len(each.heard) for each in listeners] == before:
+            return
+
+
+@on_asyncio
+async def test_each_message_comes_once_to_either_side(network: Processes, tmp_path: Path) -> None:
+    to = address(network, "B1")
+    others: list[Mosquitto] = []
+    try:
+        for number, way in enumerate(WAYS):
+            lines = way.lines(f"site{number}", to, f"mb{number}")
+            others.append(Mosquitto(tmp_path / f"m{number}", lines))
+        checks = [
+            check(way, f"mb{number}", others[number].address, address(network, "B2"))
+            for number, way in enumerate(WAYS)
+        ]
+        await asyncio.gather(*checks)
+    finally:
+        for other in others:
+            other.stop()
+
+
+async def check(way: Way, topics: str, theirs: str, ours: str) -> None:
+    async with ends(topics, theirs, ours) as (there, here):
+        await there.client.publish(f"{topics}/there", b"one", qos=1)
+        await here.client.publish(f"{topics}/here", b"two", qos=1)
+        for end, name in ((there, "there"), (here, "here")):
+            await end.client.publish(f"{topics}/kept/{name}", b"three", qos=1, retain=True)
+        await settled(there.listener, here.listener)
+        expected = [
+            (f"{topics}/here", b"two"),
+            (f"{topics}/kept/here", b"three"),
+            (f"{topics}/kept/there", b"three"),
+            (f"{topics}/there", b"one"),
+        ]
+        assert sorted(each[:2] for each in here.listener.heard) == expected, way
+        if way.has_echo:
+            doubled = [each for each in expected if each[0].endswith("there")]
+            expected = sorted(expected + doubled)
+        assert sorted(each[:2] for each in there.listener.heard) == expected, way
+    for each in (theirs, ours):
+        if way.has_echo and each == theirs:
+            continue  # what has come while it was connected was not said to be retained
+        found = Listener()
+        async with Client(each, f"{topics}-late") as late:
+            listening = asyncio.create_task(found.listen(late, f"{topics}/kept"))
+            await settled(found)
+            listening.cancel()
+        kept = [(f"{topics}/kept/{name}", b"three", True) for name in ("here", "there")]
+        assert sorted(found.heard) == kept, way
