@@ -21,6 +21,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from shoal.matching import TopicError, check_topic
+from shoal.matching.topics.filters import TopicDepthError
 from shoal.mqtt.codec.errors import MqttError, malformed, protocol_error
 from shoal.mqtt.codec.fields import (
     MAX_VARIABLE,
@@ -306,6 +307,8 @@ def _read_topic(data: bytes) -> str:
     if topic:
         try:
             check_topic(topic)
+        except TopicDepthError:
+            pass  # the broker's own bound: whoever handles it says so, and the connection stays
         except TopicError as error:
             raise malformed(f"PUBLISH: {error}") from None
     return topic

@@ -13,7 +13,7 @@ Source: MQTT Version 5.0, sections 3.8.3 and 3.10.3.
 
 from __future__ import annotations
 
-from shoal.matching.topics.filters import TopicError, read_topic_filter
+from shoal.matching.topics.filters import TopicDepthError, TopicError, read_topic_filter
 from shoal.mqtt.codec.errors import malformed, protocol_error
 from shoal.mqtt.codec.fields import Reader
 from shoal.mqtt.codec.packet_types import MQTT_3_1_1
@@ -74,6 +74,8 @@ def _topic_filter(reader: Reader, packet: str) -> str:
     text = reader.name("topic filter")
     try:
         check_topic_filter(text)
+    except TopicDepthError:
+        pass  # refused by itself, as the broker's own bound
     except TopicError as error:
         front = text.partition("?")[0]
         is_shared = front.startswith("$share/") and "#" not in front[:-1]

@@ -16,6 +16,7 @@ from __future__ import annotations
 import msgspec
 
 from shoal.matching import TopicError, check_topic
+from shoal.matching.topics.filters import TopicDepthError
 from shoal.model import Filter
 from shoal.mqtt.broker_topics import is_bridge_state
 from shoal.mqtt.codec.decoder import MAX_PACKET_BYTES
@@ -151,7 +152,7 @@ def check_connect(connect: Connect, limits: Limits) -> None:
             f"client identifiers that begin with {RESERVED_CLIENT_IDS} are the broker's own",
         )
     if connect.will is not None:
-        _check_will(connect.will)
+        _check_will(connect.will, limits)
 
 
 def read_promises(connect: Connect, limits: Limits) -> tuple[Filter, ...]:
@@ -164,8 +165,16 @@ def read_promises(connect: Connect, limits: Limits) -> tuple[Filter, ...]:
         raise MqttError(ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, str(error)) from None
 
 
-def _check_will(will: Will) -> None:
+def _check_will(will: Will, limits: Limits) -> None:
+    levels, most = will.topic.count("/") + 1, limits.maximum_topic_levels
     try:
         check_topic(will.topic)
+    except TopicDepthError:
+        pass
     except TopicError as error:
         raise malformed(f"will: {error}") from None
+    if levels > most:
+        raise MqttError(
+            ReasonCode.TOPIC_NAME_INVALID,
+            f"will: a topic of {levels} levels; at most {most} are accepted",
+        )

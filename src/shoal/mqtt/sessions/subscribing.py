@@ -110,6 +110,10 @@ class Subscribing:
             retain_as_published=request.retain_as_published,
             identifiers=properties.subscription_identifiers,
         )
+        levels, most = subscription.wanted_topics.count("/") + 1, self.limits.maximum_topic_levels
+        if levels > most:
+            why = f"a topic filter of {levels} levels; at most {most} are accepted"
+            return Grant(ReasonCode.TOPIC_FILTER_INVALID, why)
         if not permissions.may_subscribe(subscription.wanted_topics):
             return Grant(ReasonCode.NOT_AUTHORIZED, f"no permission to subscribe to {text!r}")
         if (
