@@ -166,3 +166,26 @@ async def check(way: Way, topics: str, theirs: str, ours: str) -> None:
             listening.cancel()
         kept = [(f"{topics}/kept/{name}", b"three", True) for name in ("here", "there")]
         assert sorted(found.heard) == kept, way
+
+
+@on_asyncio
+async def test_two_side_by_side_do_not_multiply_messages(
+    network: Processes, tmp_path: Path
+) -> None:
+    first, second = (address(network, broker) for broker in ("B1", "B2"))
+    lines = {
+        "left": Way("mqttv50").lines("left", first, "side"),
+        # Where the first does not answer it takes the second.
+        "right": Way("mqttv311").lines("right", f"127.0.0.1:1 {second}", "side"),
+    }
+    others = [Mosquitto(tmp_path / name, text) for name, text in lines.items()]
+    try:
+        async with ends("side", *(each.address for each in others), first, second) as found:
+            for number, end in enumerate(found):
+                await end.client.publish(f"side/{number}", b"x", qos=1)
+            await settled(*(end.listener for end in found))
+            once = [(f"side/{number}", b"x", False) for number in range(len(found))]
+            assert [sorted(end.listener.heard) for end in found] == [once] * len(found)
+    finally:
+        for other in others:
+            other.stop()
