@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import getpass
 import shutil
+import socket
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from shoal.runtime.addresses import Address
+from shoal.runtime.addresses import Address, read_address
 from shoal.runtime.free_ports import free_ports
 from tests.runtime.live import PATIENCE_S
+from tests.runtime.processes import wait_until
 
 # Debian has it where only root looks for programs.
 MOSQUITTO = shutil.which("mosquitto") or shutil.which("/usr/sbin/mosquitto")
@@ -42,6 +45,13 @@ class Mosquitto:
             self._process = subprocess.Popen(
                 [MOSQUITTO, "-c", str(self._file)], stdout=log, stderr=log
             )
+        wait_until(self._is_listening)
+
+    def _is_listening(self) -> bool:
+        assert self._process.poll() is None, self._log.read_text()
+        with suppress(OSError), socket.create_connection(read_address(self.address)):
+            return True
+        return False
 
     def restart(self) -> None:
         self.stop()
