@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import threading
+from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
@@ -24,6 +25,7 @@ from tests.runtime.live import PATIENCE_S
 DAY_JS = Path(__file__).with_name("day.js")
 
 
+@cache
 def node_finds(module: str) -> str:
     """The file of a module that node finds from here, NODE_PATH included; empty if it does not."""
     if shutil.which("node") is None:
@@ -169,7 +171,8 @@ class NodeRed(Neighbour):
         }  # fmt: skip
         come = {
             "id": "the-in", "type": "mqtt in", "z": "the-flow", "topic": topic(self.relayed),
-            "qos": "1", "datatype": "auto-detect", "broker": "the-broker", "wires": [["the-out", "the-file"]],
+            "qos": "1", "datatype": "auto-detect", "broker": "the-broker",
+            "wires": [["the-out", "the-file"]],
         }  # fmt: skip
         go = {
             "id": "the-out", "type": "mqtt out", "z": "the-flow", "topic": topic(self.name, DATA),
