@@ -115,7 +115,7 @@ class Day:
             each.end()
 
 
-KILLS = [1, pytest.param(40, marks=pytest.mark.soak)]
+KILLS = [1, pytest.param(100, marks=pytest.mark.soak)]
 
 
 @pytest.fixture(scope="module", params=KILLS)

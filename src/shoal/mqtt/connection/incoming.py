@@ -162,7 +162,7 @@ class Incoming:
                 return 1
         code, work = ReasonCode.SUCCESS, 1
         message: Message | None = None
-        if self._is_too_deep(topic):
+        if len(topic) >= self._limits.maximum_topic_levels and self._is_too_deep(topic):
             code = ReasonCode.TOPIC_NAME_INVALID
             self._count_refusal(code, topic, self._reason(code, topic))
         elif (self._is_free and topic[0] != "$") or self._is_allowed(topic):
@@ -241,8 +241,7 @@ class Incoming:
         return topic
 
     def _is_too_deep(self, topic: str) -> bool:
-        most = self._limits.maximum_topic_levels
-        return len(topic) >= most and topic.count("/") >= most
+        return topic.count("/") >= self._limits.maximum_topic_levels
 
     def _reason(self, code: ReasonCode, topic: str) -> str:
         """Why a publication is refused."""
