@@ -183,16 +183,24 @@ async def test_what_the_filter_or_a_circle_stops_is_acknowledged(found: Carrying
     assert [packet.payload for packet, _ in found.target.taken] == [b'{"x": 2}']
 
 
-@carrying
-async def test_nothing_is_carried_into_a_network_where_it_has_been(found: Carrying) -> None:
+def test_nothing_is_carried_into_a_network_where_it_has_been(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    carrying(_into_a_network_where_it_has_been)()
+    (row,) = (vars(record) for record in caplog.records)
+    assert (row["others"], row["topic"]) == ("another", "a/#")
+
+
+async def _into_a_network_where_it_has_been(found: Carrying) -> None:
     here, there = (cast(Identity, SimpleNamespace(value=value)) for value in ("x", "y"))
     found.lane.identities = here, there
     been = (("other", "y"), (WAS_IN, "y"), (CARRIED_BY, "another"))
-    found.source.come(1, properties=Properties(user_properties=been))
+    for packet_id in (1, 3):  # and the log says it once
+        found.source.come(packet_id, properties=Properties(user_properties=been))
     found.source.come(2, b"m", properties=Properties(user_properties=((WAS_IN, "z"),)))
     await found.settle()
-    assert found.source.acknowledged == [1]
-    assert found.flow.left == {"was here before": 1}
+    assert found.source.acknowledged == [1, 3]
+    assert found.flow.left == {"was here before": 2}
     ((packet, _),) = found.target.taken
     stamps = ((WAS_IN, "z"), (CARRIED_BY, "me"), (WAS_IN, "x"))
     assert packet.properties.user_properties == stamps

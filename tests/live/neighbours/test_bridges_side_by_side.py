@@ -16,7 +16,7 @@ from shoal.client.bridges import identity
 from shoal.client.bridges.bridge import run_bridge
 from shoal.client.bridges.bridge_file import parse_bridge
 from shoal.client.bridges.metrics import ENDS, Tally
-from tests.live.neighbours.listening import End, ends, settled
+from tests.live.neighbours.listening import End, Listener, ends, settled
 from tests.live.neighbours.mosquitto import Mosquitto, needs_mosquitto
 from tests.runtime.live import PATIENCE_S, on_asyncio, until
 from tests.runtime.processes import processes
@@ -71,8 +71,20 @@ async def publish(found: list[End], topics: str) -> tuple[list[str], list[str]]:
         for n in range(EACH):
             await end.client.publish(f"{topics}/{number}/{n}", b"x", qos=1)
     await settled(*(end.listener for end in found))
-    here, there = (sorted(row[0] for row in end.listener.heard) for end in found)
+    here, there = (
+        sorted(row[0] for row in end.listener.heard if "/kept/" not in row[0]) for end in found
+    )
     return here, there
+
+
+async def kept(address: str, topics: str) -> list[str]:
+    """What is retained at a broker."""
+    found = Listener()
+    async with Client(address, f"{topics}-late") as late:
+        listening = asyncio.create_task(found.listen(late, f"{topics}/kept"))
+        await settled(found)
+        listening.cancel()
+    return sorted(topic for topic, _, is_retained in found.heard if is_retained)
 
 
 @pytest.mark.parametrize("group", ["", "pair"])
@@ -82,6 +94,11 @@ async def test_nothing_goes_round(addresses: tuple[list[str], list[str]], group:
     ours, theirs = addresses
     async with bridges(addresses, topics, group), ends(topics, ours[1], theirs[0]) as found:
         here, there = await publish(found, topics)
+        for number, end in enumerate(found):
+            await end.client.publish(f"{topics}/kept/{number}", b"x", qos=1, retain=True)
+        await settled(*(end.listener for end in found))
+        for address in (ours[0], theirs[1]):
+            assert await kept(address, topics) == [f"{topics}/kept/{number}" for number in (0, 1)]
     own, others = ([f"{topics}/{number}/{n}" for n in range(EACH)] for number in (0, 1))
     times = 1 if group else 2  # each bridge carries it
     assert here == sorted(own + times * others)

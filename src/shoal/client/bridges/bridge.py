@@ -44,6 +44,8 @@ MOST_BRIDGES = 16
 # Refused so it may be taken a while later.
 _PASSING = ("quota exceeded", "server busy", "unspecified error", "implementation specific error")
 RETRY_S = 1.0
+# Characters of the names of bridges that a line in the log has.
+_MOST_NAMED = 200
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
 
 _log = logging.getLogger(__name__)
@@ -74,6 +76,10 @@ class Lane:
         # Of messages at QoS 1, by packet identifier: the newest copy, and whether it is done.
         self._copies: dict[int, tuple[Message, bool]] = {}
         self._forgotten = source.forgotten
+        # Whether other bridges of a group have their part of it.
+        self.is_shared = False
+        # Bridges that the log has named.
+        self._others: set[str] = set()
 
     async def run(self, subscription: Subscription, shares: Shares) -> None:
         """Carry until the connection fails for good: ClientError."""
@@ -162,6 +168,8 @@ class Lane:
         bridges = [value for name, value in properties.user_properties if name == CARRIED_BY]
         networks = [value for name, value in properties.user_properties if name == WAS_IN]
         if self.identities is not None and self.identities[1].value in networks:
+            if not (self.is_shared or self._name in bridges):
+                self._note_others(bridges)
             return "was here before"
         if self._name in bridges or len(bridges) >= MOST_BRIDGES:
             return "was here before"
@@ -176,6 +184,14 @@ class Lane:
             if not matches(self.judged, attributes_of(sent)):
                 return "filter"
         return ""
+
+    def _note_others(self, bridges: list[str]) -> None:
+        """Other bridges lead from this network to that one; an operator may not know."""
+        others = ", ".join(dict.fromkeys(bridges))[:_MOST_NAMED]
+        if others not in self._others and len(self._others) < MOST_BRIDGES:
+            self._others.add(others)
+            extra = {"bridge": self._name, "others": others, "topic": self._rule.topic}
+            _log.warning("others carry between the same networks; see group", extra=extra)
 
     def _as_carried(self, packet: Publish) -> Publish:
         given = packet.properties
@@ -251,6 +267,7 @@ async def _run(bridge: Bridge, tally: Tally) -> None:
             lane = Lane(rule, source, target, bridge.name, tally.flows[direction])
             if rule.where and source is there:
                 lane.judged = parse(rule.where)
+            lane.is_shared = bool(bridge.group)
             lane.identities = identities[source], identities[target]
             subscription = _subscribe(source, rule, bridge.group, asks=source is here)
             lanes.append((lane, subscription, shares))
