@@ -7,7 +7,7 @@ by side, or in a circle, bring nothing back.
 
 | what happens | what holds |
 | --- | --- |
-| two bridges find none at the same time | both publish one, and hear both; the smaller one counts, and who hears the greater one publishes the smaller one again |
+| two bridges find none at the same time | both publish one, and hear both; the smaller one counts, and a bridge that hears a greater one publishes the smaller one again |
 | the bridge may not read or publish it | the broker's address stands for it, and the log says so |
 | both ends have the same | they are one network: a message is carried once |
 """  # noqa: E501
@@ -67,7 +67,7 @@ class Identity:
         if heard and (not self._is_known or heard < self.value):
             self.value, self._is_known = heard, True
         elif heard != self.value:
-            with suppress(ClientError):  # who may not say it hears of it
+            with suppress(ClientError):  # rules may let a bridge hear it and not publish it
                 await self._publish(self.value)
 
     async def _publish(self, value: str) -> None:

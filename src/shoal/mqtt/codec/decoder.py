@@ -308,7 +308,7 @@ def _read_topic(data: bytes) -> str:
         try:
             check_topic(topic)
         except TopicDepthError:
-            pass  # the broker's own bound: whoever handles it says so, and the connection stays
+            pass  # a bound of the broker: `Incoming` refuses the publication by itself
         except TopicError as error:
             raise malformed(f"PUBLISH: {error}") from None
     return topic

@@ -1,7 +1,7 @@
 """The topic filters of a SUBSCRIBE or UNSUBSCRIBE, which may have 100,000: read some at a time.
 
-A decoder reads the first; whoever handles the packet reads those behind, `unread` in it, when it is
-their turn.
+A decoder reads the first; `sessions/asked.py` reads those behind, `unread` in the packet, when it
+is their turn.
 
 >>> from shoal.mqtt.codec.fields import write_string
 >>> reader = Reader(write_string("a/b") + write_string("c"), "UNSUBSCRIBE")
@@ -75,7 +75,7 @@ def _topic_filter(reader: Reader, packet: str) -> str:
     try:
         check_topic_filter(text)
     except TopicDepthError:
-        pass  # refused by itself, as the broker's own bound
+        pass  # a bound of the broker: `Subscribing` refuses the topic filter by itself
     except TopicError as error:
         front = text.partition("?")[0]
         is_shared = front.startswith("$share/") and "#" not in front[:-1]

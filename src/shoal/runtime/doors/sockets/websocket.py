@@ -25,8 +25,7 @@ from shoal.mqtt.connection.connection import Connection
 from shoal.runtime.doors.farewell import Lingering
 from shoal.runtime.doors.sockets.sockets import WRITE_BUFFER_BYTES, House
 
-# What clients may call MQTT, the best first; Eclipse Paho's of 2014 say the second.  Who names none
-# at all is taken at its word, too.
+# Names of MQTT that a client may offer, the best first; old clients offer the second, some none.
 SUBPROTOCOLS = ("mqtt", "mqttv3.1")
 # A handshake is one request; whoever takes longer is not about to become a client.
 HANDSHAKE_TIMEOUT_S = 10.0
