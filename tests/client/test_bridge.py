@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from functools import wraps
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from shoal.client import Client, ClientError, Message
 from shoal.client.bridges import bridge as module
-from shoal.client.bridges.bridge import CARRIED_BY, Lane, Shares
+from shoal.client.bridges.bridge import CARRIED_BY, WAS_IN, Lane, Shares
 from shoal.client.bridges.bridge_file import RuleSection, parse_bridge
+from shoal.client.bridges.identity import Identity
 from shoal.client.bridges.metrics import Flow
 from shoal.client.events import SessionError
 from shoal.client.session import ClientSession
@@ -181,6 +183,29 @@ async def test_what_the_filter_or_a_circle_stops_is_acknowledged(found: Carrying
     assert [packet.payload for packet, _ in found.target.taken] == [b'{"x": 2}']
 
 
+def test_nothing_is_carried_into_a_network_where_it_has_been(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    carrying(_into_a_network_where_it_has_been)()
+    (row,) = (vars(record) for record in caplog.records)
+    assert (row["others"], row["topic"]) == ("another", "a/#")
+
+
+async def _into_a_network_where_it_has_been(found: Carrying) -> None:
+    here, there = (cast(Identity, SimpleNamespace(value=value)) for value in ("x", "y"))
+    found.lane.identities = here, there
+    been = (("other", "y"), (WAS_IN, "y"), (CARRIED_BY, "another"))
+    for packet_id in (1, 3):  # and the log says it once
+        found.source.come(packet_id, properties=Properties(user_properties=been))
+    found.source.come(2, b"m", properties=Properties(user_properties=((WAS_IN, "z"),)))
+    await found.settle()
+    assert found.source.acknowledged == [1, 3]
+    assert found.flow.left == {"was here before": 2}
+    ((packet, _),) = found.target.taken
+    stamps = ((WAS_IN, "z"), (CARRIED_BY, "me"), (WAS_IN, "x"))
+    assert packet.properties.user_properties == stamps
+
+
 @carrying
 async def test_what_is_lost_at_qos_0_is_counted(found: Carrying) -> None:
     found.target.is_connected = False
@@ -252,7 +277,8 @@ async def test_what_a_hostile_end_says_ends_its_connection_and_nothing_else() ->
             Client(str(address)) as reader,
             reader.subscribe("a/#") as subscription,
         ):
-            await until(lambda: here.door.clients.subscriptions.count == 1)
+            # The rule's, and that to the network's identity.
+            await until(lambda: here.door.clients.subscriptions.count == 2)
             await writer.publish("a/x", b"m")
             assert (await subscription.get()).payload == b"m"
         assert not said

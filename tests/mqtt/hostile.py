@@ -11,8 +11,9 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from shoal.attributes.json_texts import MAX_MENDED_BYTES
+from shoal.matching.topics.filters import MAX_TOPIC_LEVELS
 from shoal.mqtt.codec.encoder import encode
-from shoal.mqtt.codec.fields import MAX_SKIPPED, write_string, write_variable
+from shoal.mqtt.codec.fields import write_string, write_variable
 from shoal.mqtt.codec.packet_types import MQTT_5
 from shoal.mqtt.codec.packets import (
     Auth,
@@ -42,7 +43,7 @@ from shoal.mqtt.limits import DEFAULT_LIMITS
 PACKET_BYTES = DEFAULT_LIMITS.maximum_packet_size - 200
 STRING_BYTES = 65_000
 FILTER_BYTES = DEFAULT_LIMITS.maximum_filter_bytes
-TOPIC_FILTERS = DEFAULT_LIMITS.maximum_topic_filters
+TOPIC_FILTERS = 500
 TESTS = DEFAULT_LIMITS.maximum_filter_tests
 
 
@@ -59,6 +60,8 @@ class Hostile(NamedTuple):
     said: tuple[Packet | bytes, ...]
     # How long there may be something to do when all is answered.
     lasts_s: float = 0.05
+    # Whether it takes seconds, if in turns.
+    is_long: bool = False
 
     @property
     def is_read(self) -> bool:
@@ -85,16 +88,11 @@ def hostile_inputs() -> Iterator[Hostile]:
     for name, data in _odd_bytes():
         yield Hostile(f"{name}, by a stranger", False, (data,))
         yield Hostile(name, True, (data,))
-    for count, size, name in (
-        (MAX_SKIPPED + TOPIC_FILTERS, 1, "more topic filters than are read"),
-        (PACKET_BYTES // 4, 1, "far more topic filters than are read"),
-        (PACKET_BYTES // STRING_BYTES, STRING_BYTES, "long topic filters"),
-    ):
-        text = write_string("a" * size)
-        subscribe = b"\0\1\0" + (text + b"\0") * count
-        unsubscribe = b"\0\1\0" + text * count
-        yield Hostile(f"SUBSCRIBE: {name}", True, (_raw(0x82, subscribe),))
-        yield Hostile(f"UNSUBSCRIBE: {name}", True, (_raw(0xA2, unsubscribe),))
+    for name, texts in _many_topic_filters():
+        is_long = len(texts) > 30_000
+        subscribe = b"\0\1\0" + b"".join(write_string(each) + b"\0" for each in texts)
+        said = _raw(0x82, subscribe), _raw(0xA2, b"\0\1\0" + b"".join(map(write_string, texts)))
+        yield Hostile(f"SUBSCRIBE and UNSUBSCRIBE: {name}", True, said, is_long=is_long)
 
     kept = [
         b"".join(_encode(_retained(number)) for number in range(first, first + 100))
@@ -102,6 +100,19 @@ def hostile_inputs() -> Iterator[Hostile]:
     ]
     subscribe = _encode(_subscribe(["kept/#"], dict(filters())["tests"]))
     yield Hostile("tests of retained messages", True, (*kept, subscribe), lasts_s=2)
+
+
+def _many_topic_filters() -> Iterator[tuple[str, list[str]]]:
+    """More than are handled in one turn, and those that are most work to read and to file."""
+    yield "as many as there can be", ["a"] * (PACKET_BYTES // 5)
+    yield "the same again and again", ["a"] * 10_000
+    yield "another each", [f"{number:x}" for number in range(3_000)]
+    yield "groups", [f"$share/g/{number:x}" for number in range(2_000)]
+    yield "long ones", ["a" * STRING_BYTES] * (PACKET_BYTES // STRING_BYTES)
+    for name, level in (("deep", "a/"), ("deep, with wildcards", "+/")):
+        deep = level * (MAX_TOPIC_LEVELS - 2)
+        yield name, [f"{number}/{deep}{number}" for number in range(300)]
+    yield "the last is malformed", ["a"] * 10_000 + ["#/a"]
 
 
 def _every_kind() -> Iterator[Packet]:

@@ -7,14 +7,25 @@ import pytest
 from shoal.mqtt import content
 from shoal.mqtt.access import Admission, Credentials
 from shoal.mqtt.codec.encoder import encode
-from shoal.mqtt.codec.packet_types import MQTT_5
-from shoal.mqtt.codec.packets import Connect, Publish, Subscribe, SubscriptionRequest, Unsubscribe
+from shoal.mqtt.codec.packet_types import MQTT_3_1_1, MQTT_5
+from shoal.mqtt.codec.packets import (
+    Connect,
+    Publish,
+    Suback,
+    Subscribe,
+    SubscriptionRequest,
+    Unsubscribe,
+)
 from shoal.mqtt.codec.properties import Properties
-from shoal.mqtt.codec.reason_codes import FIRST_ERROR, ReasonCode
+from shoal.mqtt.codec.reason_codes import ReasonCode
+from shoal.mqtt.codec.requests import MOST_AT_ONCE as MOST_READ_AT_ONCE
+from shoal.mqtt.connection.serving import TURN
+from shoal.mqtt.content import FILTER_WORK
 from shoal.mqtt.limits import _RANGES, Limits
 from shoal.mqtt.sessions import subscribing
 from shoal.mqtt.sessions.delivering.delivery import MOST_AT_ONCE
-from tests.mqtt.house import House
+from tests.mqtt.house import KEPT, House
+from tests.mqtt.test_users import Users
 
 
 @pytest.mark.parametrize(("name", "low", "high"), _RANGES)
@@ -32,29 +43,97 @@ def test_every_number_has_a_range() -> None:
     assert fields == named
 
 
-def test_of_too_many_topic_filters_those_beyond_are_refused() -> None:
-    client = House(maximum_topic_filters=2).connect("c")
-    requests = tuple(map(SubscriptionRequest, ("a", "b", "c", "d")))
-    client.send(Subscribe(1, requests))
+def test_of_too_many_topic_filters_those_beyond_are_refused_and_counted() -> None:
+    house = House(maximum_topic_filters=2)
+    client = house.connect("c")
+    client.send(Subscribe(1, tuple(map(SubscriptionRequest, "abcd"))))
     granted, refused = (ReasonCode.SUCCESS,) * 2, (ReasonCode.QUOTA_EXCEEDED,) * 2
-    assert client.take()[0].reason_codes == granted + refused
-    client.send(Unsubscribe(2, ("a", "b", "c")))
-    assert client.take()[0].reason_codes == (*granted, ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR)
+    suback = client.take()[0]
+    assert suback.reason_codes == granted + refused
+    assert suback.properties.reason_string == "more than 2 topic filters"
+    notices = house.clients.statistics.notices
+    (notice,) = notices.take()
+    assert (notice.who.client, notice.where, notice.times) == ("c", "c", 2)
+    assert notices.refusals["subscribe refused", "quota exceeded"] == 2
+    client.send(Unsubscribe(2, tuple("abc")))
+    assert client.take()[0].reason_codes == (*granted, ReasonCode.NO_SUBSCRIPTION_EXISTED)
     assert client.connection.session.subscriptions == {}
 
 
-def test_3_1_1_is_closed_where_it_cannot_be_told_that_it_still_has_subscriptions() -> None:
-    client = House(maximum_topic_filters=2).connect("c", version=4)
-    client.send(Subscribe(1, tuple(map(SubscriptionRequest, "abc"))))
-    assert [code >= FIRST_ERROR for code in client.take()[0].reason_codes] == [False, False, True]
-    client.send(Unsubscribe(2, tuple("abc")))
-    assert client.closed
+MORE = 3 * MOST_READ_AT_ONCE
 
 
-def test_what_lies_beyond_is_not_read_but_must_be_there() -> None:
-    client = House(maximum_topic_filters=1).connect("c", version=4)
-    client.send_bytes("82 09 0001 0001 61 00 0009 62")
+@pytest.mark.parametrize("version", [MQTT_3_1_1, MQTT_5])
+def test_one_packet_may_ask_for_as_much_as_there_is_room_for(version: int) -> None:
+    """mqtt.js asks in one packet for all that it had before its connection broke."""
+    house = House()
+    client, publisher = house.connect("c", version), house.connect("p")
+    for first in (0, 1):  # and again, where it has all of them already
+        requests = (SubscriptionRequest(f"a/{number}", 1) for number in range(first, MORE))
+        client.send(Subscribe(1, tuple(requests)))
+        (suback,) = client.take()
+        assert suback.reason_codes == (ReasonCode.GRANTED_QOS_1,) * (MORE - first)
+    for number in (0, MOST_READ_AT_ONCE, MORE - 1):
+        publisher.publish(f"a/{number}", b"%d" % number, qos=1)
+        assert client.take_payloads() == [b"%d" % number]
+    client.send(Unsubscribe(2, tuple(f"a/{number}" for number in range(MORE))))
+    (unsuback,) = client.take()
+    assert len(unsuback.reason_codes) == (MORE if version == MQTT_5 else 0)
+    assert client.connection.session.subscriptions == {}
+
+
+def test_others_have_their_turn_meanwhile() -> None:
+    house = House()
+    client, other = house.connect("c"), house.connect("other")
+    requests = tuple(SubscriptionRequest(f"a/{number}") for number in range(MORE))
+    data = encode(Subscribe(1, requests), MQTT_5)
+    for at in range(0, len(data), 1_000):
+        house.carry_out(client.connection.receive(data[at : at + 1_000], house.now_us))
+    turns = 0
+    while client.connection.holds:
+        turns += 1
+        assert client.take() == []
+        assert other.publish("b", b"", qos=1)
+        before = len(client.connection.session.subscriptions)
+        house.carry_out(client.connection.take_held(house.now_us))
+        assert len(client.connection.session.subscriptions) - before <= TURN / FILTER_WORK
+    assert turns > 3
+    assert len(client.take()[0].reason_codes) == MORE
+
+
+def test_what_is_retained_comes_for_all_of_a_packet() -> None:
+    house = House()
+    publisher, client = house.connect("p"), house.connect("c")
+    for number in range(MORE):
+        publisher.publish(f"a/{number}", b"%d" % number, retain=True)
+    requests = tuple(SubscriptionRequest(f"a/{number}", 1) for number in range(MORE))
+    client.send(Subscribe(1, requests))
+    assert len(client._take_first(Suback).reason_codes) == MORE
+    found = client.take_payloads()
+    for _ in range(MORE):
+        house.after(0.001)
+        found += client.take_payloads()
+    assert found == [b"%d" % number for number in range(MORE)]
+
+
+@pytest.mark.parametrize("version", [MQTT_3_1_1, MQTT_5])
+def test_of_a_packet_that_is_malformed_nothing_is_granted(version: int) -> None:
+    client = House().connect("c", version, **KEPT if version == MQTT_5 else {"clean_start": False})
+    many = encode(Subscribe(1, (SubscriptionRequest("a"),) * MORE), version)
+    client.send_bytes(many[:-3] + b"\0\x01#")  # which ends within its options
     assert client.closed
+    assert client.house.clients.sessions["c"].subscriptions == {}
+
+
+def test_what_is_refused_for_many_reasons_says_some_of_them() -> None:
+    house = House(Users())
+    client = house.connect("c")
+    client.send(Subscribe(1, tuple(SubscriptionRequest(f"secret/{n}") for n in range(100))))
+    (suback,) = client.take()
+    assert suback.reason_codes == (ReasonCode.NOT_AUTHORIZED,) * 100
+    assert (suback.properties.reason_string or "").count("no permission") == 8
+    (notice,) = house.clients.statistics.notices.take()
+    assert (notice.where, notice.times) == ("secret/0", 100)
 
 
 def test_nothing_a_stranger_advertises_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -100,10 +100,13 @@ async def test_clients_over_websocket_over_tls(tmp_path: Path) -> None:
             assert (await anext(client.messages)).payload == b"x" * 100_000
 
 
+HELLO = (
+    b"GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n"
+)
 WRONG = [
     b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
-    b"GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n",
+    HELLO + b"Sec-WebSocket-Protocol: soap\r\n\r\n",
     b"\x10\x0c\x00\x04MQTT\x04\x02\x00\x00\x00\x00",
     b"\xff" * 200,
 ]
@@ -125,7 +128,7 @@ async def test_what_is_no_websocket_is_refused(monkeypatch: pytest.MonkeyPatch) 
 
 @on_loop
 async def test_text_over_websocket_ends_the_connection() -> None:
-    hello = WRONG[1][:-2] + b"Sec-WebSocket-Protocol: mqtt\r\n\r\n"
+    hello = HELLO + b"Sec-WebSocket-Protocol: mqtt\r\n\r\n"
     async with running(network(), "B1") as (service,):
         reader, writer = await asyncio.open_connection(*service.listening["websocket"])
         writer.write(hello)

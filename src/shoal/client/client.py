@@ -41,9 +41,9 @@ from shoal.client.taken import Taken
 from shoal.client.terms import VERSIONS, ClientError, Keep, Version, Will, make_connect
 from shoal.language import parse
 from shoal.model import Value
-from shoal.mqtt.codec.packet_readers import check_topic_filter
 from shoal.mqtt.codec.packet_types import MQTT_3_1_1, MQTT_5
 from shoal.mqtt.codec.packets import Publish, SubscriptionRequest
+from shoal.mqtt.codec.requests import check_topic_filter
 
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 5.0

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import msgspec
 
+from shoal.matching.topics.filters import MAX_TOPIC_LEVELS
+
 MICROSECONDS = 1_000_000
 # Session expiry interval that means "never" (section 3.1.2.11.2).
 NEVER_S = 0xFFFF_FFFF
@@ -32,6 +34,7 @@ _RANGES = (
     ("maximum_sessions", 1, _LARGE),
     ("maximum_user_sessions", 1, _LARGE),
     ("maximum_client_id_bytes", 23, 65_535),
+    ("maximum_topic_levels", 1, MAX_TOPIC_LEVELS),
     ("maximum_topic_filters", 1, 100_000),
     ("maximum_filter_bytes", 0, 65_536),
     ("maximum_filter_tests", 0, 4_000),
@@ -84,11 +87,13 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     maximum_user_sessions       the same, of one user
     maximum_client_id_bytes     of a client identifier; brokers remember those of kept sessions,
                                 their own and others' (0x85)
-    maximum_topic_filters       of one SUBSCRIBE or UNSUBSCRIBE, so that no packet holds the broker
-                                up for 100 ms (0x97); a CONNACK names this and the next two as user
+    maximum_topic_levels        of a topic (0x90 in PUBACK, PUBREC and, for a will, in CONNACK), and
+                                of a topic filter (0x8F in SUBACK)
+    maximum_topic_filters       of one SUBSCRIBE (0x97), which is granted bit by bit, so that others
+                                have their turn; a CONNACK names this and the next two as user
                                 properties, as `$maximum_filter_bytes`
     maximum_filter_bytes        of the content filters of one SUBSCRIBE, or of those that a CONNECT
-                                advertises (0x97)
+                                advertises, so that no packet holds the broker up for 100 ms (0x97)
     maximum_filter_tests        the same: their tests in normal form, together; 16 values of a list
                                 are one
     maximum_retained_messages   of the broker; what is published beyond it is not retained
@@ -125,7 +130,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     maximum_sessions: int = 200_000
     maximum_user_sessions: int = 100_000
     maximum_client_id_bytes: int = 1_024
-    maximum_topic_filters: int = 500
+    maximum_topic_levels: int = MAX_TOPIC_LEVELS
+    maximum_topic_filters: int = 100_000
     maximum_filter_bytes: int = 4_096
     maximum_filter_tests: int = 1_000
     maximum_retained_messages: int = 1_000_000

@@ -29,7 +29,7 @@ class Party(NamedTuple):
 
 
 class Notice(NamedTuple):
-    """What happened to whom, about which topic or broker, and why."""
+    """What happened to whom, about which topic or broker, and why; `times` at once."""
 
     what: str
     who: Party
@@ -38,6 +38,7 @@ class Notice(NamedTuple):
     is_refusal: bool = False
     # An operator's order is written in any case: operators are few, and known.
     is_order: bool = False
+    times: int = 1
 
 
 class Notices:
@@ -51,11 +52,13 @@ class Notices:
         # What nobody has taken yet.
         self.waiting: list[Notice] = []
 
-    def refuse(self, what: str, code: int, who: Party, where: str, why: str) -> None:
-        """A client was refused something."""
+    def refuse(
+        self, what: str, code: int, who: Party, where: str, why: str, *, times: int = 1
+    ) -> None:
+        """A client was refused something, or so many things in one packet: the first is `where`."""
         words = ReasonCode(code).name.lower().replace("_", " ")
-        self.refusals[what, words] += 1
-        self._keep(Notice(what, who, where, why or words, is_refusal=True))
+        self.refusals[what, words] += times
+        self._keep(Notice(what, who, where, why or words, is_refusal=True, times=times))
 
     def no_tls(self, who: Party, where: str, why: str) -> None:
         """A client did not get as far as MQTT at that listener."""

@@ -240,8 +240,8 @@ def test_check_says_what_is_wrong_where(tmp_path: Path, capsys: pytest.CaptureFi
     assert run(capsys, "check", str(path)) == (
         0,
         f"{path}: brokers 2, links 1, system tree: nothing wrong\n"
-        "a client may send packets of 1,048,576 bytes, and subscribe to 500 topic filters at a "
-        "time, with content filters of 4,096 bytes and 1,000 tests together; [limits] changes "
+        "a client may send packets of 1,048,576 bytes, and subscribe to 100,000 topic filters at "
+        "a time, with content filters of 4,096 bytes and 1,000 tests together; [limits] changes "
         "that\n",
     )
     path.write_text("plain_links = true\n" + WHOLE_FILE.replace("127.0.0.1:7002", "0.0.0.0:7002"))

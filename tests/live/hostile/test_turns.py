@@ -25,6 +25,7 @@ from shoal.mqtt.codec.packets import (
     Pubrel,
     Subscribe,
     SubscriptionRequest,
+    Unsubscribe,
     Will,
 )
 from shoal.mqtt.codec.properties import Properties
@@ -37,7 +38,7 @@ MOST_S = 0.1
 # use the same caches.
 ATTEMPTS = 3
 KEPT = Properties(session_expiry_interval_s=1_000)
-_CONNACK, _PUBACK, _SUBACK, _PINGRESP = 0x20, 0x40, 0x90, 0xD0
+_CONNACK, _PUBACK, _SUBACK, _UNSUBACK, _PINGRESP = 0x20, 0x40, 0x90, 0xB0, 0xD0
 # What is left to do when all is answered.
 PAUSE_S = 2.0
 
@@ -242,7 +243,21 @@ def acknowledgements(brokers: Served, count: int) -> None:
             client.publish()
 
 
+def all_in_one_packet(brokers: Served, count: int) -> None:
+    """As mqtt.js asks again for all it had, with something retained for each."""
+    here, there = (Client(brokers.address(broker), broker) for broker in ("B1", "B2"))
+    there.publish(*(acknowledged(f"r/{n}", n, retain=True) for n in range(count // 4)))
+    kinds = ("r/{}", "+/{}/#", "$share/g/{}")
+    texts = [kind.format(n) for kind in kinds for n in range(count)]
+    for _ in range(2):
+        here.send(Subscribe(1, tuple(map(SubscriptionRequest, texts))))
+        here.expect(_SUBACK)
+    here.send(Unsubscribe(1, tuple(texts)))
+    here.expect(_UNSUBACK)
+
+
 CASES: tuple[Case, ...] = (
+    all_in_one_packet,
     wildcards_that_all_match,
     filters_that_all_match,
     patterns_that_look_through_long_texts,

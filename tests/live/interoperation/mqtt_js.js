@@ -16,7 +16,8 @@ client.on("connect", async () => {
       console.log(payload.toString());
       if (--left === 0) client.end(false, () => process.exit(0));
     });
-    await client.subscribeAsync(topic, { qos: Number(qos), properties });
+    // Members of groups are in nobody's tables: who has heard of the second has heard of the first.
+    await client.subscribeAsync([topic, "known"], { qos: Number(qos), properties });
   } else {
     const sent = [];
     for (let number = 0; number < Number(count); number++) {

@@ -9,9 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import shutil
 import signal
-import subprocess
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,51 +23,17 @@ from shoal.client.bridges.bridge_file import parse_bridge
 from shoal.runtime.addresses import Address
 from shoal.runtime.free_ports import free_ports
 from shoal.typed_toml import TomlError
+from tests.live.neighbours.mosquitto import Mosquitto, needs_mosquitto
 from tests.runtime.forked import Forked
 from tests.runtime.live import PATIENCE_S, until
 from tests.runtime.processes import Processes, not_started, wait_until
 
-MOSQUITTO = shutil.which("mosquitto") or shutil.which("/usr/sbin/mosquitto")
-needs_mosquitto = pytest.mark.skipif(
-    MOSQUITTO is None, reason="mosquitto is not installed (Debian: mosquitto)"
-)
 OTHERS = [
     pytest.param("shoal", "5"),
     pytest.param("mosquitto", "5", marks=needs_mosquitto),
     pytest.param("mosquitto", "3.1.1", marks=(needs_mosquitto, pytest.mark.soak)),
 ]
 MESSAGES = 60
-
-
-class Mosquitto:
-    """One mosquitto that keeps sessions over a restart."""
-
-    def __init__(self, folder: Path) -> None:
-        (port,) = free_ports("127.0.0.1", 1)
-        self.address = str(Address("127.0.0.1", port))
-        folder.mkdir()
-        self._file = folder / "mosquitto.conf"
-        self._file.write_text(
-            f"listener {port} 127.0.0.1\nallow_anonymous true\npersistence true\n"
-            f"persistence_location {folder}/\nuser {'root'}\n"
-        )
-        self._log = folder / "log"
-        self.start()
-
-    def start(self) -> None:
-        assert MOSQUITTO is not None
-        with self._log.open("a") as log:
-            self._process = subprocess.Popen(
-                [MOSQUITTO, "-c", str(self._file)], stdout=log, stderr=log
-            )
-
-    def restart(self) -> None:
-        self.stop()
-        self.start()
-
-    def stop(self) -> None:
-        self._process.terminate()
-        self._process.wait(PATIENCE_S)
 
 
 class Shoal:
@@ -238,9 +202,7 @@ out = [{topic = "both/#"}]
 """
 
 
-@pytest.mark.parametrize(
-    "bridged", ["shoal", pytest.param("mosquitto", marks=needs_mosquitto)], indirect=True
-)
+@pytest.mark.parametrize("bridged", ["shoal"], indirect=True)
 def test_what_was_carried_does_not_come_back(bridged: Bridged) -> None:
     bridged.start(BOTH_WAYS, "5")
 

@@ -17,7 +17,7 @@ import pytest
 
 from shoal.client import Client
 from shoal.client.terms import Keep
-from tests.live.interoperation.test_bridge import Mosquitto, needs_mosquitto
+from tests.live.neighbours.mosquitto import Mosquitto, needs_mosquitto
 from tests.runtime.forked import Forked
 from tests.runtime.live import PATIENCE_S, until
 from tests.runtime.processes import Processes, not_started, wait_until

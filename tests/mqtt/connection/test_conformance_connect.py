@@ -167,7 +167,7 @@ def test_3_2_2_3_the_broker_says_what_it_grants() -> None:
         server_keep_alive_s=30,
         response_information="responses/c/",
         user_properties=(
-            ("$maximum_topic_filters", "500"),
+            ("$maximum_topic_filters", "100000"),
             ("$maximum_filter_bytes", "4096"),
             ("$maximum_filter_tests", "1000"),
         ),

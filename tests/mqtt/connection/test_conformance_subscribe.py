@@ -282,7 +282,7 @@ def test_4_7_the_examples(topic_filter: str, topic: str, matches: bool) -> None:
 
 @pytest.mark.parametrize(
     "topic_filter",
-    ["", "sport/tennis#", "sport/#/ranking", "sport+", "a/" * 300, "a\x1fb", "a/#/b?x>1"],
+    ["", "sport/tennis#", "sport/#/ranking", "sport+", "a\x1fb", "a/#/b?x>1"],
 )
 @pytest.mark.parametrize("version", VERSIONS)
 def test_mqtt_4_7_1_and_4_7_3_filters_that_cannot_be(version: int, topic_filter: str) -> None:

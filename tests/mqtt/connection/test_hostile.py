@@ -28,7 +28,11 @@ MOST_CALLS_OF_A_MESSAGE = 250_000
 # for processors that others use too.
 MOST_S = 1.0
 
-INPUTS = list(hostile_inputs())
+FILTERS_OF_ONE_PACKET = 200_000
+INPUTS = [
+    pytest.param(each, id=each.name, marks=[pytest.mark.soak] if each.is_long else [])
+    for each in hostile_inputs()
+]
 KEPT = Properties(session_expiry_interval_s=1_000)
 
 
@@ -42,18 +46,35 @@ def turns(house: House, client: Client, data: bytes) -> Iterator[int]:
         with Calls() as calls:
             house.carry_out(connection.take_held(house.now_us))
         yield calls.count
+        # What is due comes in between.
+        while (due_us := house.clients.deadline_us) is not None and due_us < house.now_us:
+            with Calls() as calls:
+                house.carry_out(house.clients.advance(house.now_us))
+            yield calls.count
 
 
-@pytest.mark.parametrize("hostile", INPUTS, ids=lambda hostile: hostile.name)
+def is_answered(client: Client) -> bool:
+    """Answered since this was last asked, or closed."""
+    if client.is_listening:
+        return bool(client.take()) or client.closed
+    written, client.written = client.written, b""
+    return len(written) > FILTERS_OF_ONE_PACKET  # a code for each
+
+
+@pytest.mark.parametrize("hostile", INPUTS)
 def test_no_packet_takes_long(hostile: Hostile) -> None:
     house = House()
     client = house.connect("c") if hostile.is_connected else house.open()
+    # To read such an answer is work, too, which is not the broker's.
+    client.is_listening = not hostile.is_long
     for packet in hostile.packets:
         started_s = time.process_time()
-        assert max(turns(house, client, packet)) < MOST_CALLS_OF_A_PACKET
-        assert time.process_time() - started_s < MOST_S
+        for calls in turns(house, client, packet):
+            assert calls < MOST_CALLS_OF_A_PACKET
+            assert time.process_time() - started_s < MOST_S
+            started_s = time.process_time()
         # Answered, or closed: nothing is left out because it is large.
-        assert client.take() or client.closed
+        assert is_answered(client)
 
 
 @pytest.mark.parametrize(
@@ -61,10 +82,10 @@ def test_no_packet_takes_long(hostile: Hostile) -> None:
     [
         each
         for each in INPUTS
-        if each.is_connected or each.name.startswith("CONNECT")
-        if each.is_read
+        if isinstance(hostile := each.values[0], Hostile)
+        if hostile.is_connected or hostile.name.startswith("CONNECT")
+        if hostile.is_read
     ],
-    ids=lambda hostile: hostile.name,
 )
 def test_no_packet_takes_long_in_a_network(hostile: Hostile) -> None:
     """Nor does what it makes one broker say to the other, where links have turns too.
@@ -76,10 +97,12 @@ def test_no_packet_takes_long_in_a_network(hostile: Hostile) -> None:
     network.is_slow = True
     house, neighbour = network["B1"], network["B2"]
     client = house.connect("c") if hostile.is_connected else house.open()
+    # To read such an answer is work, too, which is not the broker's.
+    client.is_listening = not hostile.is_long
     codec = Codec(COMMON)
     for packet in hostile.packets:
         assert max(turns(house, client, packet)) < MOST_CALLS_OF_A_PACKET
-        assert client.take() or client.closed
+        assert is_answered(client)
         link = network.links["B1", "B2"]
         while link:
             frame = codec.encode(link.popleft())

@@ -37,7 +37,7 @@ from shoal.mqtt.codec.packets import (
 from shoal.mqtt.codec.properties import Properties
 from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.runtime.addresses import Address
-from shoal.runtime.doors.sockets.websocket import SUBPROTOCOL, WebSocket, is_same_host
+from shoal.runtime.doors.sockets.websocket import WebSocket, is_same_host
 from tests.runtime.doors.test_mqtt_door import mqtt
 from tests.runtime.live import ANYWHERE, PATIENCE_S, on_loop, until
 
@@ -77,7 +77,7 @@ class Peer:
 
 async def peer(address: Address, name: str) -> Peer:
     found = Peer(*await asyncio.open_connection(address.host, address.port))
-    found.say(Request(host="x", target="/mqtt", subprotocols=[SUBPROTOCOL]))
+    found.say(Request(host="x", target="/mqtt", subprotocols=["mqtt"]))
     assert isinstance(await found.event(), AcceptConnection)
     found.send(Connect(name, properties=Properties(session_expiry_interval_s=60)))
     assert isinstance(await found.packet(), Connack)
@@ -130,6 +130,44 @@ async def test_a_pong_that_nobody_asked_for_is_ignored() -> None:
 
 
 @pytest.mark.parametrize(
+    ("offered", "chosen"),
+    [
+        (["mqtt"], "mqtt"),
+        (["mqttv3.1"], "mqttv3.1"),
+        (["mqttv3.1", "mqtt"], "mqtt"),
+        (["soap", "mqttv3.1"], "mqttv3.1"),
+        ([], None),
+    ],
+)
+@on_loop
+async def test_a_client_may_name_what_it_speaks_as_ever(
+    offered: list[str], chosen: str | None
+) -> None:
+    async with mqtt() as network:
+        address = await network.doors["B1"].listen(ANYWHERE, WebSocket)
+        found = Peer(*await asyncio.open_connection(address.host, address.port))
+        found.say(Request(host="x", target="/", subprotocols=offered))
+        answer = await found.event()
+        assert isinstance(answer, AcceptConnection)
+        assert answer.subprotocol == chosen
+        found.send(Connect("c"))
+        assert isinstance(await found.packet(), Connack)
+
+
+@on_loop
+async def test_but_nothing_else() -> None:
+    async with mqtt() as network:
+        address = await network.doors["B1"].listen(ANYWHERE, WebSocket)
+        found = Peer(*await asyncio.open_connection(address.host, address.port))
+        found.say(Request(host="x", target="/", subprotocols=["soap", "wamp"]))
+        answer = await found.event()
+        assert isinstance(answer, RejectConnection)
+        assert answer.status_code == 400
+        refusals = network.doors["B1"].clients.statistics.notices.refusals
+        assert refusals["connect refused", "not authorized"] == 1
+
+
+@pytest.mark.parametrize(
     ("origin", "host", "status"),
     [
         ("", "b1:9001", 101),
@@ -154,9 +192,7 @@ async def test_pages_of_other_hosts_are_refused_unless_they_are_named(
         address = await network.doors["B1"].listen(ANYWHERE, partial(WebSocket, allows=allows))
         found = Peer(*await asyncio.open_connection(address.host, address.port))
         headers = [(b"Origin", origin.encode())] if origin else []
-        found.say(
-            Request(host=host, target="/mqtt", subprotocols=[SUBPROTOCOL], extra_headers=headers)
-        )
+        found.say(Request(host=host, target="/mqtt", subprotocols=["mqtt"], extra_headers=headers))
         answer = await found.event()
         assert isinstance(answer, AcceptConnection | RejectConnection)
         assert (101 if isinstance(answer, AcceptConnection) else answer.status_code) == status

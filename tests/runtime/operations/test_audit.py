@@ -39,6 +39,21 @@ async def refused(address: str, **options: Any) -> None:
             pass
 
 
+def test_what_one_packet_was_refused_is_one_line_that_says_how_many(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    notices = Notices()
+    party = Party("c", None, None)
+    for times in (1, 100):
+        code = ReasonCode.QUOTA_EXCEEDED
+        notices.refuse("subscribe refused", code, party, "a/b", "no room", times=times)
+    Audit(lambda: 0).write(notices)
+    first, second = lines(caplog, "subscribe refused")
+    assert "times" not in first
+    assert (second["client"], second["where"], second["times"]) == ("c", "a/b", 100)
+    assert notices.refusals["subscribe refused", "quota exceeded"] == 101
+
+
 @on_asyncio
 async def test_each_refusal_is_a_line_and_a_count(
     tmp_path: Path, caplog: pytest.LogCaptureFixture

@@ -6,8 +6,10 @@ one is away, while the bridge is, and when it is killed.  Then messages that wer
 twice; none is lost that the brokers keep.  Of one topic filter messages keep their order.
 
 What a bridge has carried does not come back: at either end it asks for nothing of its own
-(`no local`), and it names itself in a user property, so that bridges in a circle see it.  3.1.1 has
-neither, so that a bridge whose topics lead back to it is refused (see `bridge_file`).
+(`no local`), and it names itself and the network in user properties, so that bridges in a circle,
+or side by side, see where a message has been (see `identity`).  3.1.1 has neither, so that a bridge
+whose topics lead back to it is refused (see `bridge_file`).  Bridges of one `group` share what they
+carry, as members of shared subscriptions: each message is carried by one of them.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from typing import NamedTuple
 import msgspec
 
 from shoal.client.bridges.bridge_file import Bridge, EndSection, RuleSection
+from shoal.client.bridges.identity import Identity
 from shoal.client.bridges.metrics import Flow, Tally
 from shoal.client.client import Client
 from shoal.client.subscription import Message, Subscription
@@ -33,12 +36,16 @@ from shoal.mqtt.codec.properties import Properties
 from shoal.mqtt.content import attributes_of
 from shoal.mqtt.messages import Message as Sent
 
-# The user property that names bridges which have carried a message, and how many may have.
+# The user properties that name the networks where a message has been, and the bridges which have
+# carried it; and how many bridges may have.
+WAS_IN = "shoal-network"
 CARRIED_BY = "shoal-bridge"
 MOST_BRIDGES = 16
 # Refused so it may be taken a while later.
 _PASSING = ("quota exceeded", "server busy", "unspecified error", "implementation specific error")
 RETRY_S = 1.0
+# Characters of the names of bridges that a line in the log has.
+_MOST_NAMED = 200
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
 
 _log = logging.getLogger(__name__)
@@ -61,12 +68,18 @@ class Lane:
         self._source = source
         self._target = target
         self._name = name
+        # Of the networks at its two ends, once they are known.
+        self.identities: tuple[Identity, Identity] | None = None
         # Judged here; what goes out is judged by brokers, which are asked for it.
         self.judged: Filter = EVERYTHING
         self._flow = flow
         # Of messages at QoS 1, by packet identifier: the newest copy, and whether it is done.
         self._copies: dict[int, tuple[Message, bool]] = {}
         self._forgotten = source.forgotten
+        # Whether other bridges of a group have their part of it.
+        self.is_shared = False
+        # Bridges that the log has named.
+        self._others: set[str] = set()
 
     async def run(self, subscription: Subscription, shares: Shares) -> None:
         """Carry until the connection fails for good: ClientError."""
@@ -153,6 +166,11 @@ class Lane:
     def _reason_to_leave(self, message: Message) -> str:
         properties = message.packet.properties
         bridges = [value for name, value in properties.user_properties if name == CARRIED_BY]
+        networks = [value for name, value in properties.user_properties if name == WAS_IN]
+        if self.identities is not None and self.identities[1].value in networks:
+            if not (self.is_shared or self._name in bridges):
+                self._note_others(bridges)
+            return "was here before"
         if self._name in bridges or len(bridges) >= MOST_BRIDGES:
             return "was here before"
         if self.judged != EVERYTHING:
@@ -167,15 +185,26 @@ class Lane:
                 return "filter"
         return ""
 
+    def _note_others(self, bridges: list[str]) -> None:
+        """Other bridges lead from this network to that one; an operator may not know."""
+        others = ", ".join(dict.fromkeys(bridges))[:_MOST_NAMED]
+        if others not in self._others and len(self._others) < MOST_BRIDGES:
+            self._others.add(others)
+            extra = {"bridge": self._name, "others": others, "topic": self._rule.topic}
+            _log.warning("others carry between the same networks; see group", extra=extra)
+
     def _as_carried(self, packet: Publish) -> Publish:
         given = packet.properties
+        stamps = [(CARRIED_BY, self._name)]
+        if self.identities is not None:
+            stamps.append((WAS_IN, self.identities[0].value))
         properties = Properties(
             payload_format_indicator=given.payload_format_indicator,
             message_expiry_interval_s=given.message_expiry_interval_s,
             content_type=given.content_type,
             response_topic=given.response_topic,
             correlation_data=given.correlation_data,
-            user_properties=(*given.user_properties, (CARRIED_BY, self._name)),
+            user_properties=(*given.user_properties, *stamps),
         )
         return Publish(
             self._rule.carried(packet.topic),
@@ -226,6 +255,8 @@ async def _run(bridge: Bridge, tally: Tally) -> None:
     """Until one end fails for good: ClientError."""
     here, there = _client(bridge, bridge.here), _client(bridge, bridge.there)
     tally.begin(here, there)
+    # Before they connect: what waits in their sessions comes at once.
+    identities = {client: Identity(client) for client in (here, there)}
     lanes: list[tuple[Lane, Subscription, Shares]] = []
     for source, target, rules, direction in (
         (there, here, bridge.incoming, "in"),
@@ -236,14 +267,18 @@ async def _run(bridge: Bridge, tally: Tally) -> None:
             lane = Lane(rule, source, target, bridge.name, tally.flows[direction])
             if rule.where and source is there:
                 lane.judged = parse(rule.where)
-            # Before it connects: what waits in its session comes at once.
-            lanes.append((lane, _subscribe(source, rule, asks=source is here), shares))
+            lane.is_shared = bool(bridge.group)
+            lane.identities = identities[source], identities[target]
+            subscription = _subscribe(source, rule, bridge.group, asks=source is here)
+            lanes.append((lane, subscription, shares))
     async with here, there:
         for _, subscription, _ in lanes:
             await subscription.granted()
+        await asyncio.gather(*(each.known() for each in identities.values()))
         _log.info("bridge up", extra={"bridge": bridge.name, "here": here.address,
                                       "there": there.address})  # fmt: skip
         running = [asyncio.create_task(lane.run(each, shares)) for lane, each, shares in lanes]
+        running += [asyncio.create_task(each.follow()) for each in identities.values()]
         try:
             done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
@@ -272,14 +307,17 @@ def _client(bridge: Bridge, end: EndSection) -> Client:
     )
 
 
-def _subscribe(source: Client, rule: RuleSection, *, asks: bool) -> Subscription:
-    """Ask for what a rule carries; the broker knows it by a number that says what it is."""
+def _subscribe(source: Client, rule: RuleSection, group: str, *, asks: bool) -> Subscription:
+    """Ask for what a rule carries; the broker knows it by a number that says what it is.
+
+    No local cannot be asked for as a member of a group: what comes back is left by its properties.
+    """
     digest = blake2b(msgspec.json.encode(rule), digest_size=3).digest()
     return source.subscribe(
-        rule.topic,
+        f"$share/{group}/{rule.topic}" if group else rule.topic,
         rule.where if asks and rule.where else None,
         qos=rule.qos,
-        no_local=True,
+        no_local=not group,
         retain_as_published=True,
         identifier=1 + int.from_bytes(digest, "big"),
     )

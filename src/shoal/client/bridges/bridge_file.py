@@ -130,6 +130,7 @@ class Bridge(Section, frozen=True, kw_only=True, rename={"incoming": "in", "outg
     Files that it names are relative to its folder.
 
     name                  one bridge of a name runs at a time
+    group                 bridges of one group share what they carry: each message goes by one
     here, there           the two brokers, and who the bridge is there
     in                    what is carried from `there` to `here`
     out                   what is carried from `here` to `there`
@@ -139,6 +140,7 @@ class Bridge(Section, frozen=True, kw_only=True, rename={"incoming": "in", "outg
     """
 
     name: Name
+    group: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9._-]{0,64}$")] = ""
     here: EndSection
     there: EndSection
     incoming: tuple[RuleSection, ...] = ()

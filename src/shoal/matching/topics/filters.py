@@ -34,6 +34,10 @@ class TopicError(ValueError):
     """A topic name or topic filter that MQTT does not allow; says what, where and what to do."""
 
 
+class TopicDepthError(TopicError):
+    """MQTT allows it, but it has too many levels."""
+
+
 class TopicFilter(NamedTuple):
     """A topic filter taken apart; `group` is the name of the shared subscription's group."""
 
@@ -130,7 +134,7 @@ def _check_string(text: str, where: str) -> None:
 def _check_depth(text: str, where: str) -> None:
     levels = text.count("/") + 1
     if levels > MAX_TOPIC_LEVELS:
-        raise TopicError(f"{where}: {levels} levels; at most {MAX_TOPIC_LEVELS} are allowed")
+        raise TopicDepthError(f"{where}: {levels} levels; at most {MAX_TOPIC_LEVELS} are allowed")
 
 
 def _shortened(text: str, width: int = 60) -> str:

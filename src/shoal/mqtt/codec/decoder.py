@@ -21,6 +21,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from shoal.matching import TopicError, check_topic
+from shoal.matching.topics.filters import TopicDepthError
 from shoal.mqtt.codec.errors import MqttError, malformed, protocol_error
 from shoal.mqtt.codec.fields import (
     MAX_VARIABLE,
@@ -31,7 +32,6 @@ from shoal.mqtt.codec.fields import (
 )
 from shoal.mqtt.codec.packet_readers import (
     READERS,
-    REQUEST_READERS,
     UnsupportedVersionError,
     is_3_1,
     read_connect,
@@ -73,14 +73,13 @@ class Decoder:
 
     `version` is None until a CONNECT has said it; whoever reads a server's packets gives it.
     A packet that is larger than `maximum_packet_size` fails as soon as its length is known, one
-    that only a server sends, to a server, as soon as it begins.  Of a request no more than
-    `maximum_topic_filters` are read.
+    that only a server sends, to a server, as soon as it begins.  Of the topic filters of a
+    request only the first are read (see `requests`).
     """
 
     __slots__ = (
         "_begun",
         "_is_server",
-        "_maximum_topic_filters",
         "_needed",
         "failure",
         "maximum_packet_size",
@@ -92,12 +91,10 @@ class Decoder:
         self,
         version: int | None = None,
         maximum_packet_size: int = MAX_PACKET_BYTES,
-        maximum_topic_filters: int = MAX_PACKET_BYTES,
     ) -> None:
         self.version = version
         self._is_server = version is None
         self.maximum_packet_size = maximum_packet_size
-        self._maximum_topic_filters = maximum_topic_filters
         self.failure: MqttError | None = None
         self.unread = 0
         # The beginning of a packet whose end has not come yet, and how long it will be.
@@ -214,20 +211,18 @@ class Decoder:
             if self.version is not None:
                 raise protocol_error("a second CONNECT [MQTT-3.1.0-2]")
             try:
-                self.version = read_connect_version(reader)
+                self.version, is_bridge = read_connect_version(reader)
             except UnsupportedVersionError as error:
                 self.version = error.version
                 raise
             if self.version == MQTT_5 and body - start > 2:
                 _check_shortest(data[body - 1])
-            packet: Packet = read_connect(reader, self.version, is_lenient=is_old)
+            packet: Packet = read_connect(
+                reader, self.version, is_lenient=is_old, is_bridge=is_bridge
+            )
         else:
             assert self.version is not None
-            read_request = REQUEST_READERS.get(packet_type)
-            if read_request is not None:
-                packet = read_request(reader, self.version, self._maximum_topic_filters)
-            else:
-                packet = READERS[packet_type](reader, self.version)
+            packet = READERS[packet_type](reader, self.version)
         return packet
 
 
@@ -312,6 +307,8 @@ def _read_topic(data: bytes) -> str:
     if topic:
         try:
             check_topic(topic)
+        except TopicDepthError:
+            pass  # a bound of the broker: `Incoming` refuses the publication by itself
         except TopicError as error:
             raise malformed(f"PUBLISH: {error}") from None
     return topic

@@ -153,7 +153,7 @@ def _connect(packet: Connect, version: int) -> bytes:
     flags |= (packet.password is not None) << 6 | (packet.username is not None) << 7
     parts = [
         write_string("MQTT"),
-        bytes((version, flags)),
+        bytes((version | packet.is_bridge << 7, flags)),
         packet.keep_alive_s.to_bytes(2, "big"),
         _properties(packet.properties, version, PacketType.CONNECT),
         write_string(packet.client_id),
@@ -196,7 +196,7 @@ def _subscribe(packet: Subscribe, version: int) -> bytes:
     ]
     for request in packet.requests:
         parts += (write_string(request.topic_filter), bytes((_options(request, version),)))
-    return b"".join(parts)
+    return b"".join(parts) + packet.unread
 
 
 def _options(request: SubscriptionRequest, version: int) -> int:
@@ -229,6 +229,7 @@ def _unsubscribe(packet: Unsubscribe, version: int) -> bytes:
         packet.packet_id.to_bytes(2, "big")
         + _properties(packet.properties, version, PacketType.UNSUBSCRIBE)
         + b"".join(map(write_string, packet.topic_filters))
+        + packet.unread
     )
 
 

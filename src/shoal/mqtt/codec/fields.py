@@ -14,13 +14,10 @@ from __future__ import annotations
 
 import re
 
-from shoal.mqtt.codec.errors import MqttError, malformed
-from shoal.mqtt.codec.reason_codes import ReasonCode
+from shoal.mqtt.codec.errors import malformed
 
 MAX_STRING_BYTES = 65_535
 MAX_VARIABLE = 268_435_455
-# Strings of one packet that are passed over and answered one by one.
-MAX_SKIPPED = 10_000
 # Topics remembered by their bytes, and bytes by their topics, for all connections, and how long
 # one of them may be: 1 MB of each.
 REMEMBERED_TOPICS = 4_096
@@ -88,21 +85,6 @@ class Reader:
     def string(self, what: str) -> str:
         text, self.position = read_string(self._data, self.position, self.end, what)
         return text
-
-    def skip_strings(self, what: str, *, behind: int = 0) -> int:
-        """Pass all strings to the end, each with so many bytes behind it; how many there were."""
-        data, position, end, count = self._data, self.position, self.end, 0
-        while position + 1 < end and count <= MAX_SKIPPED:
-            position += 2 + (data[position] << 8 | data[position + 1]) + behind
-            count += 1
-        if count > MAX_SKIPPED:
-            raise MqttError(
-                ReasonCode.QUOTA_EXCEEDED, f"{self._packet} has far too many {what}s: send several"
-            )
-        if position != end:
-            raise malformed(f"{self._packet} ends within its {what}")
-        self.position = end
-        return count
 
     def name(self, what: str) -> str:
         text, self.position = read_name(self._data, self.position, self.end, what)

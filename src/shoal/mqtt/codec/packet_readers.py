@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from shoal.matching.topics.filters import TopicError, read_topic_filter
 from shoal.mqtt.codec.errors import MqttError, malformed, protocol_error
 from shoal.mqtt.codec.fields import Reader
 from shoal.mqtt.codec.packet_types import MQTT_3_1_1, MQTT_5, WILL, PacketType
@@ -29,7 +28,6 @@ from shoal.mqtt.codec.packets import (
     Pubrel,
     Suback,
     Subscribe,
-    SubscriptionRequest,
     Unsuback,
     Unsubscribe,
     Will,
@@ -40,15 +38,17 @@ from shoal.mqtt.codec.reason_codes import (
     REASON_CODES_BY_RETURN_CODE,
     ReasonCode,
 )
+from shoal.mqtt.codec.requests import read_requests, read_topic_filters
 
 _RESERVED, _CLEAN, _WILL, _WILL_QOS, _WILL_RETAIN, _PASSWORD, _USERNAME = (
     0x01, 0x02, 0x04, 0x18, 0x20, 0x40, 0x80,
 )  # fmt: skip
 # Served as 3.1.1, which is the same but for these and what it leaves open.
 _MQTT_3_1 = ("MQIsdp", 3)
+_MQTT_3_1_1 = ("MQTT", MQTT_3_1_1)
+# The bit of the protocol level by which mosquitto's bridges say that they are brokers.
+_BRIDGE = 0x80
 _MQTT_3_1_NAME = b"\0\6MQIsdp"
-_SHARED = "$share/"
-_NO_LOCAL, _RETAIN_AS_PUBLISHED, _OPTIONS_RESERVED = 0x04, 0x08, 0xC0
 
 
 class UnsupportedVersionError(MqttError):
@@ -64,21 +64,27 @@ def is_3_1(data: bytes, body: int) -> bool:
     return data.startswith(_MQTT_3_1_NAME, body)
 
 
-def read_connect_version(reader: Reader) -> int:
-    """The protocol name and level at the front of a CONNECT [MQTT-3.1.2-1, MQTT-3.1.2-2]."""
+def read_connect_version(reader: Reader) -> tuple[int, bool]:
+    """The version that a CONNECT begins with, and whether its client is a bridge.
+
+    Protocol name and level [MQTT-3.1.2-1, MQTT-3.1.2-2]; bridges of 3.1 and 3.1.1 set the level's
+    highest bit, and take the answer of 3.1.1 for a no to it.
+    """
     name = reader.string("protocol name")
     level = reader.byte("protocol version")
     if name == "MQTT" and level in (MQTT_3_1_1, MQTT_5):
-        return level
-    if (name, level) == _MQTT_3_1:
-        return MQTT_3_1_1
+        return level, False
+    if (name, level & ~_BRIDGE) in (_MQTT_3_1, _MQTT_3_1_1):
+        return MQTT_3_1_1, level >= _BRIDGE
     if name not in ("MQTT", "MQIsdp"):
         raise malformed(f"CONNECT: protocol name {name[:20]!r} is not 'MQTT'")
-    answer = MQTT_5 if level > MQTT_5 else MQTT_3_1_1
+    answer = MQTT_5 if MQTT_5 < level < _BRIDGE else MQTT_3_1_1
     raise UnsupportedVersionError(answer, f"protocol version {level} is not supported; use 5 or 4")
 
 
-def read_connect(reader: Reader, version: int, *, is_lenient: bool = False) -> Connect:
+def read_connect(
+    reader: Reader, version: int, *, is_lenient: bool = False, is_bridge: bool = False
+) -> Connect:
     """What follows the protocol version; `is_lenient`: flags that mean nothing are ignored."""
     flags = reader.byte("connect flags")
     if is_lenient:
@@ -102,6 +108,7 @@ def read_connect(reader: Reader, version: int, *, is_lenient: bool = False) -> C
         password=password,
         will=will,
         properties=properties,
+        is_bridge=is_bridge,
     )
 
 
@@ -166,42 +173,15 @@ def _reads_acknowledgement(
     return read
 
 
-def _read_subscribe(reader: Reader, version: int, maximum: int) -> Subscribe:
-    """At most so many topic filters; those beyond are counted."""
+def _read_subscribe(reader: Reader, version: int) -> Subscribe:
     packet_id = _request_id(reader)
     properties = _properties(reader, version, PacketType.SUBSCRIBE)
     if len(properties.subscription_identifiers) > 1:
         raise protocol_error("SUBSCRIBE has its subscription identifier twice")
     if reader.at_end:
         raise protocol_error("SUBSCRIBE without a topic filter [MQTT-3.8.3-2]")
-    requests: list[SubscriptionRequest] = []
-    while not reader.at_end and len(requests) < maximum:
-        topic_filter = _topic_filter(reader, "SUBSCRIBE")
-        options = reader.byte("subscription options")
-        if version == MQTT_3_1_1:
-            if options > 2:
-                raise malformed(f"SUBSCRIBE: requested QoS 0x{options:02X} [MQTT-3.8.3-4 of 3.1.1]")
-            requests.append(SubscriptionRequest(topic_filter, options))
-        else:
-            requests.append(_subscription_request(topic_filter, options))
-    beyond = reader.skip_strings("topic filter", behind=1)
-    return Subscribe(packet_id, tuple(requests), properties, beyond)
-
-
-def _subscription_request(topic_filter: str, options: int) -> SubscriptionRequest:
-    if options & _OPTIONS_RESERVED:
-        raise malformed("SUBSCRIBE: reserved subscription options are set [MQTT-3.8.3-5]")
-    qos, retain_handling = options & 3, options >> 4 & 3
-    if qos == 3:
-        raise protocol_error("SUBSCRIBE: the maximum QoS is 3")
-    if retain_handling == 3:
-        raise protocol_error("SUBSCRIBE: retain handling is 3")
-    no_local = bool(options & _NO_LOCAL)
-    if no_local and topic_filter.startswith(_SHARED):
-        raise protocol_error("SUBSCRIBE: no-local on a shared subscription [MQTT-3.8.3-4]")
-    return SubscriptionRequest(
-        topic_filter, qos, no_local, bool(options & _RETAIN_AS_PUBLISHED), retain_handling
-    )
+    requests = read_requests(reader, version)
+    return Subscribe(packet_id, tuple(requests), properties, reader.rest())
 
 
 def _read_suback(reader: Reader, version: int) -> Suback:
@@ -211,17 +191,13 @@ def _read_suback(reader: Reader, version: int) -> Suback:
     return Suback(packet_id, codes, properties)
 
 
-def _read_unsubscribe(reader: Reader, version: int, maximum: int) -> Unsubscribe:
-    """As SUBSCRIBE's."""
+def _read_unsubscribe(reader: Reader, version: int) -> Unsubscribe:
     packet_id = _request_id(reader)
     properties = _properties(reader, version, PacketType.UNSUBSCRIBE)
     if reader.at_end:
         raise protocol_error("UNSUBSCRIBE without a topic filter [MQTT-3.10.3-2]")
-    topic_filters: list[str] = []
-    while not reader.at_end and len(topic_filters) < maximum:
-        topic_filters.append(_topic_filter(reader, "UNSUBSCRIBE"))
-    beyond = reader.skip_strings("topic filter")
-    return Unsubscribe(packet_id, tuple(topic_filters), properties, beyond)
+    topic_filters = read_topic_filters(reader)
+    return Unsubscribe(packet_id, tuple(topic_filters), properties, reader.rest())
 
 
 def _read_unsuback(reader: Reader, version: int) -> Unsuback:
@@ -287,34 +263,6 @@ def _request_id(reader: Reader) -> int:
     return packet_id
 
 
-def check_topic_filter(text: str) -> None:
-    """TopicError unless MQTT allows what stands before a query (sections 4.7 and 4.8.2)."""
-    if "?" in text:
-        read_topic_filter(_without_queries(text) or text)
-    else:
-        read_topic_filter(text)
-
-
-def _without_queries(text: str) -> str:
-    """What stands before a query; the name of a group may have one, too."""
-    if text.startswith(_SHARED):
-        group, slash, rest = text.removeprefix(_SHARED).partition("/")
-        return f"{_SHARED}{group.partition('?')[0]}{slash}{rest.partition('?')[0]}"
-    return text.partition("?")[0]
-
-
-def _topic_filter(reader: Reader, packet: str) -> str:
-    text = reader.name("topic filter")
-    try:
-        check_topic_filter(text)
-    except TopicError as error:
-        front = _without_queries(text)
-        is_shared = front.startswith(_SHARED) and "#" not in front[:-1]
-        fail = protocol_error if is_shared else malformed
-        raise fail(f"{packet}: {error}") from None
-    return text
-
-
 def _code(number: int, packet_type: PacketType) -> ReasonCode:
     code = ALLOWED_REASON_CODES[packet_type].get(number)
     if code is None:
@@ -322,18 +270,15 @@ def _code(number: int, packet_type: PacketType) -> ReasonCode:
     return code
 
 
-REQUEST_READERS: dict[int, Callable[[Reader, int, int], Packet]] = {
-    PacketType.SUBSCRIBE: _read_subscribe,
-    PacketType.UNSUBSCRIBE: _read_unsubscribe,
-}
-
 READERS: dict[int, Callable[[Reader, int], Packet]] = {
     PacketType.CONNACK: _read_connack,
     PacketType.PUBACK: _reads_acknowledgement(Puback, PacketType.PUBACK),
     PacketType.PUBREC: _reads_acknowledgement(Pubrec, PacketType.PUBREC),
     PacketType.PUBREL: _reads_acknowledgement(Pubrel, PacketType.PUBREL),
     PacketType.PUBCOMP: _reads_acknowledgement(Pubcomp, PacketType.PUBCOMP),
+    PacketType.SUBSCRIBE: _read_subscribe,
     PacketType.SUBACK: _read_suback,
+    PacketType.UNSUBSCRIBE: _read_unsubscribe,
     PacketType.UNSUBACK: _read_unsuback,
     PacketType.PINGREQ: _read_pingreq,
     PacketType.PINGRESP: _read_pingresp,

@@ -48,6 +48,8 @@ class Will(msgspec.Struct, frozen=True, gc=False):
 
 
 class Connect(Packet, frozen=True, gc=False):
+    """`is_bridge`: the bridge bit of the protocol level, which only 3.1.1 has."""
+
     client_id: str = ""
     clean_start: bool = True
     keep_alive_s: int = 0
@@ -56,6 +58,7 @@ class Connect(Packet, frozen=True, gc=False):
     password: bytes | None = None
     will: Will | None = None
     properties: Properties = NO_PROPERTIES
+    is_bridge: bool = False
 
 
 class Connack(Packet, frozen=True, gc=False):
@@ -135,12 +138,12 @@ class SubscriptionRequest(msgspec.Struct, frozen=True, gc=False):
 
 
 class Subscribe(Packet, frozen=True, gc=False):
-    """`beyond`: how many more topic filters there were than are read, to be refused."""
+    """`unread`: the topic filters behind these, with their options, as they came."""
 
     packet_id: int
     requests: tuple[SubscriptionRequest, ...]
     properties: Properties = NO_PROPERTIES
-    beyond: int = 0
+    unread: bytes = b""
 
 
 class Suback(Packet, frozen=True, gc=False):
@@ -150,12 +153,12 @@ class Suback(Packet, frozen=True, gc=False):
 
 
 class Unsubscribe(Packet, frozen=True, gc=False):
-    """`beyond`: as in SUBSCRIBE."""
+    """`unread`: the topic filters behind these, as they came."""
 
     packet_id: int
     topic_filters: tuple[str, ...]
     properties: Properties = NO_PROPERTIES
-    beyond: int = 0
+    unread: bytes = b""
 
 
 class Unsuback(Packet, frozen=True, gc=False):

@@ -16,7 +16,9 @@ from __future__ import annotations
 import msgspec
 
 from shoal.matching import TopicError, check_topic
+from shoal.matching.topics.filters import TopicDepthError
 from shoal.model import Filter
+from shoal.mqtt.broker_topics import is_bridge_state
 from shoal.mqtt.codec.decoder import MAX_PACKET_BYTES
 from shoal.mqtt.codec.errors import MqttError, malformed
 from shoal.mqtt.codec.fields import CONTROL_CHARACTERS
@@ -51,6 +53,9 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     with_reasons: bool
     # Whether it may be sent to another broker.
     follows: bool = False
+    # Whether it is another broker that cannot say so of each subscription: it gets nothing of its
+    # own, and what is retained as such.
+    is_bridge: bool = False
 
 
 def agree(connect: Connect, limits: Limits) -> Terms:
@@ -74,7 +79,14 @@ def agree(connect: Connect, limits: Limits) -> Terms:
         session_expiry_s=min(expiry_s, limits.maximum_session_expiry_s),
         with_reasons=properties.request_problem_information != 0,
         follows=any(name == FOLLOW for name, _ in properties.user_properties),
+        is_bridge=connect.version != MQTT_5 and _is_bridge(connect),
     )
+
+
+def _is_bridge(connect: Connect) -> bool:
+    """Whether a client of 3.1.1 says that it is a bridge, by its bridge bit or by its will."""
+    will = connect.will
+    return connect.is_bridge or (will is not None and is_bridge_state(will.topic))
 
 
 def connack_properties(
@@ -140,7 +152,7 @@ def check_connect(connect: Connect, limits: Limits) -> None:
             f"client identifiers that begin with {RESERVED_CLIENT_IDS} are the broker's own",
         )
     if connect.will is not None:
-        _check_will(connect.will)
+        _check_will(connect.will, limits)
 
 
 def read_promises(connect: Connect, limits: Limits) -> tuple[Filter, ...]:
@@ -153,8 +165,16 @@ def read_promises(connect: Connect, limits: Limits) -> tuple[Filter, ...]:
         raise MqttError(ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, str(error)) from None
 
 
-def _check_will(will: Will) -> None:
+def _check_will(will: Will, limits: Limits) -> None:
+    levels, most = will.topic.count("/") + 1, limits.maximum_topic_levels
     try:
         check_topic(will.topic)
+    except TopicDepthError:
+        pass
     except TopicError as error:
         raise malformed(f"will: {error}") from None
+    if levels > most:
+        raise MqttError(
+            ReasonCode.TOPIC_NAME_INVALID,
+            f"will: a topic of {levels} levels; at most {most} are accepted",
+        )

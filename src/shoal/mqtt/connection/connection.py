@@ -380,7 +380,13 @@ class Connection(Standing):
         self.credentials = entering.credentials
         session, present = self._house.enter(guest, now_us)
         self.state, self._entering = State.CONNECTED, None
-        self._serving = Serving(self._house, session, admission.permissions, self.outlet)
+        self._serving = Serving(
+            self._house,
+            session,
+            admission.permissions,
+            self.outlet,
+            is_bridge=entering.terms.is_bridge,
+        )
         if self.outlet.send_answer(entering.connack(guest.client_id, present=present)):
             session.attach(self.outlet, now_us)
         else:  # it cannot even be told that it is let in

@@ -6,6 +6,7 @@ import msgspec
 
 from shoal.model import Filter
 from shoal.mqtt.access import ANOTHER_USERS, Admission, Credentials
+from shoal.mqtt.broker_topics import is_bridge_state, is_brokers_own
 from shoal.mqtt.codec.errors import MqttError
 from shoal.mqtt.codec.packet_types import MQTT_5
 from shoal.mqtt.codec.packets import Connack, Connect
@@ -13,7 +14,6 @@ from shoal.mqtt.codec.properties import NO_PROPERTIES
 from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.connection.connecting import agree, connack_properties, read_promises
 from shoal.mqtt.connection.house import Guest, House
-from shoal.mqtt.connection.incoming import BROKER_TOPICS
 from shoal.mqtt.sessions.delivering.outgoing import ClientOutlet
 
 
@@ -42,9 +42,11 @@ class Entering:
             self._promises = read_promises(connect, self._house.limits)
         except MqttError as error:
             return Admission(error.reason_code, reason=str(error))
-        if connect.will is not None:
+        # A bridge whose rules leave out its state is let in all the same, as mosquitto does: they
+        # are asked again when its will is to be published.
+        if connect.will is not None and not is_bridge_state(connect.will.topic):
             topic = connect.will.topic
-            if topic.startswith(BROKER_TOPICS) or not admission.permissions.may_publish(topic):
+            if is_brokers_own(topic) or not admission.permissions.may_publish(topic):
                 reason = f"no permission for the will on {topic!r}"
                 return Admission(ReasonCode.NOT_AUTHORIZED, reason=reason)
         if self._house.sessions.is_anothers(connect.client_id, admission.user):

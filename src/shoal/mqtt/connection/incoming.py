@@ -4,7 +4,8 @@
 | --- | --- | --- | --- |
 | allowed | published, PUBACK | published, remembered, PUBREC | PUBREC |
 | not allowed, MQTT 5 | PUBACK, 0x87 | PUBREC, 0x87 | |
-| not allowed, 3.1.1 | PUBACK | remembered, PUBREC | PUBREC |
+| too many levels, MQTT 5 | PUBACK, 0x90 | PUBREC, 0x90 | |
+| either, 3.1.1 | PUBACK | remembered, PUBREC | PUBREC |
 | cannot be kept, MQTT 5 | PUBACK, 0x97 | PUBREC, 0x97 | PUBREC |
 | cannot be kept, 3.1.1 | closed | closed | PUBREC |
 
@@ -27,6 +28,7 @@ from functools import partial
 from shoal.attributes import MAX_TEXT
 from shoal.matching.long_texts import LONG
 from shoal.mqtt.access import ALL_PERMISSIONS, Permissions
+from shoal.mqtt.broker_topics import is_brokers_own
 from shoal.mqtt.codec.encoder import encode_acknowledgement
 from shoal.mqtt.codec.errors import MqttError, protocol_error
 from shoal.mqtt.codec.packet_types import MQTT_5
@@ -39,9 +41,6 @@ from shoal.mqtt.door.owed import Owed
 from shoal.mqtt.messages import Message, message_of_publish
 from shoal.mqtt.sessions.session import Session
 from shoal.mqtt.sessions.subscribed.subscriptions import SHORT, TESTS_PER_WORK, alone
-
-# Topics below here are the broker's own.
-BROKER_TOPICS = "$SYS/"
 
 _PUBACK, _PUBREC, _PUBCOMP = 0x40, 0x50, 0x70
 # Topics of a connection whose permission is remembered; then all are forgotten.
@@ -128,7 +127,7 @@ class Incoming:
 
     def _prepare(self, packet: Publish, now_us: int) -> bool:
         topic = packet.topic or self._topic(packet)
-        if _characters(packet, topic) < LONG:
+        if _characters(packet, topic) < LONG or self._is_too_deep(topic):
             return True
         known = self._house.subscribing.look(topic)
         if known is None:
@@ -167,7 +166,10 @@ class Incoming:
                 return 1
         code, work = ReasonCode.SUCCESS, 1
         message: Message | None = None
-        if (self._is_free and topic[0] != "$") or self._is_allowed(topic):
+        if len(topic) >= self._limits.maximum_topic_levels and self._is_too_deep(topic):
+            code = ReasonCode.TOPIC_NAME_INVALID
+            self._count_refusal(code, topic, self._reason(code, topic))
+        elif (self._is_free and topic[0] != "$") or self._is_allowed(topic):
             session.published += 1
             message = message_of_publish(packet, topic, session.client_id, now_us)
             known = self._known.get(topic)
@@ -242,8 +244,18 @@ class Incoming:
             raise protocol_error(f"topic alias {alias} stands for no topic yet")
         return topic
 
+    def _is_too_deep(self, topic: str) -> bool:
+        return topic.count("/") >= self._limits.maximum_topic_levels
+
+    def _reason(self, code: ReasonCode, topic: str) -> str:
+        """Why a publication is refused."""
+        if code is ReasonCode.TOPIC_NAME_INVALID:
+            most = self._limits.maximum_topic_levels
+            return f"a topic of {topic.count('/') + 1} levels; at most {most} are accepted"
+        return f"no permission to publish to {topic!r}"
+
     def _is_allowed(self, topic: str) -> bool:
-        if topic[:1] == "$" and topic.startswith(BROKER_TOPICS):
+        if topic[:1] == "$" and is_brokers_own(topic):
             return False
         if self._permissions is ALL_PERMISSIONS:
             return True
@@ -296,7 +308,7 @@ class Incoming:
             return
         properties = NO_PROPERTIES
         if code >= FIRST_ERROR:
-            properties = Properties(reason_string=f"no permission to publish to {topic!r}")
+            properties = Properties(reason_string=self._reason(code, topic))
         kind = Puback if qos == 1 else Pubrec
         self._outlet.send_answer(kind(packet_id, code, properties))
 

@@ -10,8 +10,7 @@ from typing import Any
 
 from shoal.matching.long_texts import LONG
 from shoal.mqtt.access import Permissions
-from shoal.mqtt.codec.errors import MqttError, protocol_error
-from shoal.mqtt.codec.packet_types import MQTT_5
+from shoal.mqtt.codec.errors import protocol_error
 from shoal.mqtt.codec.packets import (
     Auth,
     Disconnect,
@@ -26,13 +25,13 @@ from shoal.mqtt.codec.packets import (
     Subscribe,
     Unsubscribe,
 )
-from shoal.mqtt.codec.reason_codes import FIRST_ERROR, ReasonCode
+from shoal.mqtt.codec.reason_codes import FIRST_ERROR
 from shoal.mqtt.connection.holding import PASSING
 from shoal.mqtt.connection.house import House
 from shoal.mqtt.connection.incoming import Incoming
 from shoal.mqtt.connection.outlet import Outlet
+from shoal.mqtt.sessions.asked import Granting, TakingBack
 from shoal.mqtt.sessions.session import ClientSubscription, Session
-from shoal.mqtt.sessions.subscribing import Granting, TakingBack
 
 # What one client has handled before others have their turn, in publications: some 30 ms.  What a
 # SUBSCRIBE asks for may be done in several turns.
@@ -46,18 +45,25 @@ _PINGRESP = bytes((0xD0, 0))
 
 
 class Serving:
-    """One client's; `incoming` takes what it publishes."""
+    """One client's; `incoming` takes what it publishes, `is_bridge` as in `Terms`."""
 
-    __slots__ = ("_asked", "_house", "_outlet", "_permissions", "incoming", "session")
+    __slots__ = ("_asked", "_house", "_is_bridge", "_outlet", "_permissions", "incoming", "session")
 
     def __init__(
-        self, house: House, session: Session, permissions: Permissions, outlet: Outlet
+        self,
+        house: House,
+        session: Session,
+        permissions: Permissions,
+        outlet: Outlet,
+        *,
+        is_bridge: bool = False,
     ) -> None:
         self.session = session
         self.incoming = Incoming(house, session, permissions, outlet)
         self._house = house
         self._permissions = permissions
         self._outlet = outlet
+        self._is_bridge = is_bridge
         # A request that is answered in part.
         self._asked: Granting | TakingBack | None = None
 
@@ -158,9 +164,14 @@ class Serving:
         asked = self._asked
         if asked is None:
             if isinstance(packet, Subscribe):
-                asked = Granting(subscribing, self.session, self._permissions, packet)
-            elif packet.beyond and self._outlet.version != MQTT_5:  # whose UNSUBACK refuses nothing
-                raise MqttError(ReasonCode.QUOTA_EXCEEDED, "too many topic filters in one packet")
+                asked = Granting(
+                    subscribing,
+                    self.session,
+                    self._permissions,
+                    packet,
+                    self._outlet.version,
+                    is_bridge=self._is_bridge,
+                )
             else:
                 asked = TakingBack(subscribing, self.session, packet)
         work = asked.go_on(most)
@@ -170,21 +181,21 @@ class Serving:
         if isinstance(asked, TakingBack):
             self._outlet.send_answer(asked.answer())
         else:
-            suback, wanting = asked.answer()
-            self._notice_refusals(asked.packet, suback)
-            self._answer_subscribe(suback, wanting, now_us)
+            self._notice_refusals(asked)
+            self._answer_subscribe(asked.answer(), asked.wanting, now_us)
         return work
 
-    def _notice_refusals(self, packet: Subscribe, suback: Suback) -> None:
-        for request, code in zip(packet.requests, suback.reason_codes, strict=False):
-            if code >= FIRST_ERROR:
-                self._house.statistics.notices.refuse(
-                    "subscribe refused",
-                    code,
-                    self._outlet.connection.party,
-                    request.topic_filter,
-                    suback.properties.reason_string or "",
-                )
+    def _notice_refusals(self, asked: Granting) -> None:
+        notices, party = self._house.statistics.notices, self._outlet.connection.party
+        for code, refusal in asked.refusals.items():
+            notices.refuse(
+                "subscribe refused",
+                code,
+                party,
+                refusal.topic_filter,
+                refusal.why,
+                times=refusal.times,
+            )
 
     def _answer_subscribe(
         self, suback: Suback, wanting: list[ClientSubscription], now_us: int
@@ -193,8 +204,8 @@ class Serving:
             if self._outlet.connection.is_closed:
                 return
             self._outlet.send_answer(suback)
-            for subscription in wanting:
-                self._house.subscribing.send_retained(subscription, now_us)
+            if wanting:
+                self._house.subscribing.send_retained(self.session, wanting, now_us)
 
         if any(code < FIRST_ERROR for code in suback.reason_codes):
             self._house.when_known(answer, now_us)

@@ -52,8 +52,7 @@ class Standing:
         self.credentials = known
         self.last_received_us = now_us
         self._house = house
-        limits = house.limits
-        self._decoder = Decoder(None, limits.maximum_packet_size, limits.maximum_topic_filters)
+        self._decoder = Decoder(None, house.limits.maximum_packet_size)
         # From its CONNECT until it is let in; and from then on.
         self._entering: Entering | None = None
         self._serving: Serving | None = None

@@ -22,6 +22,7 @@ from hashlib import blake2b
 from typing import Protocol
 
 from shoal.matching import TopicStore
+from shoal.mqtt.broker_topics import is_brokers_own
 from shoal.mqtt.messages import Message
 from shoal.mqtt.sessions.expiring import Expiring
 
@@ -172,7 +173,7 @@ class RetainedStore:
         """
         for topics in (self._messages, self._removals):
             for topic in tuple(topics):
-                message = None if _is_own(topic) else self.last(topic)
+                message = None if is_brokers_own(topic) else self.last(topic)
                 if message is not None:
                     yield message
 
@@ -204,12 +205,12 @@ class RetainedStore:
             self._removal_bytes -= removal.size
 
     def _note(self, message: Message) -> None:
-        if self.journal is not None and not _is_own(message.topic):
+        if self.journal is not None and not is_brokers_own(message.topic):
             self.journal.retained(message)
 
     def _fold(self, message: Message) -> None:
         """Put a message into the digest, or take it out."""
-        if not _is_own(message.topic):
+        if not is_brokers_own(message.topic):
             entry = f"{message.published_us} {message.publisher} {message.topic}".encode()
             self.digest ^= int.from_bytes(blake2b(entry, digest_size=7).digest(), "big")
 
@@ -225,8 +226,3 @@ def _age(message: Message) -> tuple[int, str]:
 def _removal(message: Message) -> Message:
     """What removes the topic's message at the time of this one."""
     return Message(message.topic, b"", message.publisher, message.published_us, retain=True)
-
-
-def _is_own(topic: str) -> bool:
-    """Whether a topic is this broker's own, like its statistics."""
-    return topic.startswith("$SYS/")

@@ -1,29 +1,19 @@
 """What a client asks for in SUBSCRIBE: granted or refused, and what is retained for it.
 
->>> from shoal.mqtt.access import AllPermissions
->>> from shoal.mqtt.limits import DEFAULT_LIMITS
->>> subscriptions = Subscriptions()
->>> subscribing = Subscribing(DEFAULT_LIMITS, subscriptions, RetainedStore(10))
->>> request = Subscribe(7, (SubscriptionRequest("flights?dep_delay > 30"),))
->>> granting = Granting(subscribing, Session("me", DEFAULT_LIMITS), AllPermissions(), request)
->>> while not granting.is_done:
-...     work = granting.go_on(2_000)
->>> suback, _ = granting.answer()
->>> [code.name for code in suback.reason_codes]
-['SUCCESS']
+Whole packets, some topic filters at a time, are `asked.py`'s.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from shoal.attributes import Json
 from shoal.matching import TopicError, matches
 from shoal.model import EVERYTHING
 from shoal.mqtt.access import Permissions
-from shoal.mqtt.codec.packets import Suback, Subscribe, SubscriptionRequest, Unsuback, Unsubscribe
-from shoal.mqtt.codec.properties import NO_PROPERTIES, Properties
+from shoal.mqtt.codec.packets import SubscriptionRequest
+from shoal.mqtt.codec.properties import Properties
 from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.content import (
     FILTER_WORK,
@@ -58,89 +48,6 @@ class Grant(NamedTuple):
     reason_code: ReasonCode
     reason: str | None = None
     retained: ClientSubscription | None = None
-
-
-class Granting:
-    """A SUBSCRIBE, answered a topic filter at a time, so that others have their turn meanwhile."""
-
-    def __init__(
-        self,
-        subscribing: Subscribing,
-        session: Session,
-        permissions: Permissions,
-        packet: Subscribe,
-    ) -> None:
-        self._subscribing = subscribing
-        self._session = session
-        self.permissions = permissions
-        self.packet = packet
-        self._reader: FilterReader | None = None
-        self._grants: list[Grant] = []
-
-    @property
-    def is_done(self) -> bool:
-        return self._reader is not None and len(self._grants) == len(self.packet.requests)
-
-    def go_on(self, most: int) -> int:
-        """Read what is asked for, then grant or refuse, until all is done or that was `most` work.
-
-        How much it was (see `TURN` in `serving`).
-        """
-        packet, work = self.packet, 0
-        if self._reader is None:
-            properties = packet.properties
-            self._reader = FilterReader(properties.user_properties, self._subscribing.limits)
-            work += self._reader.take_work()
-        while work < most and not self.is_done:
-            request = packet.requests[len(self._grants)]
-            grant = self._subscribing.grant(
-                self._session, self.permissions, request, self._reader, packet.properties
-            )
-            self._grants.append(grant)
-            work += FILTER_WORK + self._reader.take_work()
-        return work
-
-    def answer(self) -> tuple[Suback, list[ClientSubscription]]:
-        """The answer, and the subscriptions that get what is retained once it is out."""
-        packet, grants = self.packet, self._grants
-        if packet.beyond:
-            most = self._subscribing.limits.maximum_topic_filters
-            refusal = Grant(ReasonCode.QUOTA_EXCEEDED, f"more than {most} topic filters")
-            grants = grants + [refusal] * packet.beyond
-        # Each once: many topic filters may be refused for one reason.
-        reasons = dict.fromkeys(grant.reason for grant in grants if grant.reason is not None)
-        properties = Properties(reason_string="; ".join(reasons)) if reasons else NO_PROPERTIES
-        codes = tuple(grant.reason_code for grant in grants)
-        wanting = [grant.retained for grant in grants if grant.retained is not None]
-        return Suback(packet.packet_id, codes, properties), wanting
-
-
-class TakingBack:
-    """An UNSUBSCRIBE, as `Granting` a SUBSCRIBE; the answer says which subscriptions there were."""
-
-    def __init__(self, subscribing: Subscribing, session: Session, packet: Unsubscribe) -> None:
-        self._subscribing = subscribing
-        self._session = session
-        self._packet = packet
-        self._codes: list[ReasonCode] = []
-
-    @property
-    def is_done(self) -> bool:
-        return len(self._codes) == len(self._packet.topic_filters)
-
-    def go_on(self, most: int) -> int:
-        """Take back until all is done or that was `most` work; how much it was."""
-        work = 0
-        while work < most and not self.is_done:
-            text = self._packet.topic_filters[len(self._codes)]
-            code, cost = self._subscribing.take_back(self._session, text)
-            self._codes.append(code)
-            work += cost
-        return work
-
-    def answer(self) -> Unsuback:
-        beyond = [ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR] * self._packet.beyond
-        return Unsuback(self._packet.packet_id, (*self._codes, *beyond))
 
 
 class Subscribing:
@@ -203,6 +110,10 @@ class Subscribing:
             retain_as_published=request.retain_as_published,
             identifiers=properties.subscription_identifiers,
         )
+        levels, most = subscription.wanted_topics.count("/") + 1, self.limits.maximum_topic_levels
+        if levels > most:
+            why = f"a topic filter of {levels} levels; at most {most} are accepted"
+            return Grant(ReasonCode.TOPIC_FILTER_INVALID, why)
         if not permissions.may_subscribe(subscription.wanted_topics):
             return Grant(ReasonCode.NOT_AUTHORIZED, f"no permission to subscribe to {text!r}")
         if (
@@ -252,13 +163,14 @@ class Subscribing:
             session.journal.unsubscribed(session, text)
         return ReasonCode.SUCCESS, work_on(known.content)
 
-    def send_retained(self, subscription: ClientSubscription, now_us: int) -> None:
-        """Send a new subscription the retained messages it matches [MQTT-3.3.1-9 and others]."""
+    def send_retained(
+        self, session: Session, wanting: Iterable[ClientSubscription], now_us: int
+    ) -> None:
+        """Send new subscriptions what they match of what is retained [MQTT-3.3.1-9 and others]."""
         if now_us != self._sent_us:
             self._sent_us, self._to_send = now_us, MOST_AT_ONCE
-        session, retained = subscription.session, self._retained_for(subscription, now_us)
-        sent = session.feed(subscription.text, retained, now_us, max(0, self._to_send))
-        self._to_send -= sent
+        found = ((each.text, self._retained_for(each, now_us)) for each in wanting)
+        self._to_send -= session.feed(found, now_us, max(0, self._to_send))
 
     def _retained_for(
         self, subscription: ClientSubscription, now_us: int

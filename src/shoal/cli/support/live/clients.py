@@ -119,7 +119,7 @@ def read_tls(authority: str, certificate: str, key: str, server_name: str) -> Tl
 def check_topic_filters(*topics: str) -> None:
     """UserError for one that MQTT does not allow, before anybody connects."""
     from shoal.matching.topics.filters import TopicError
-    from shoal.mqtt.codec.packet_readers import check_topic_filter
+    from shoal.mqtt.codec.requests import check_topic_filter
 
     try:
         for each in topics:

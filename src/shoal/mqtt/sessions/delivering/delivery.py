@@ -20,7 +20,7 @@ Source: MQTT Version 5.0, sections 4.3, 4.4, 4.6 and 4.9.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
 from shoal.mqtt.codec.errors import protocol_error
@@ -148,19 +148,18 @@ class Delivery(Counted):
 
     def feed(
         self,
-        name: str,
-        messages: Iterator[Outgoing | int],
+        feeds: Iterable[tuple[str, Iterator[Outgoing | int]]],
         now_us: int,
         most: int = MOST_AT_ONCE,
     ) -> int:
-        """Send these behind all else, as fast as the client takes them; ends an older feed.
+        """Send these behind all else, as fast as the client takes them; of a name the newest feed.
 
         A number among them says how much work it was to find the next, in messages sent.  How much
         was done now, as in `pump`.
         """
         if self._feeds is None:
             self._feeds = OrderedDict()
-        self._feeds[name] = messages
+        self._feeds.update(feeds)
         return self.pump(now_us, most)
 
     def attach(self, outlet: ClientOutlet, now_us: int) -> None:

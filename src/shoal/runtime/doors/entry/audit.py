@@ -51,6 +51,8 @@ class Audit:
                 "where": _short(notice.where),
                 "why": _short(notice.why),
             }
+            if notice.times > 1:
+                extra["times"] = notice.times
             if left_out := bucket.left_out + self._all.left_out:
                 extra["left_out"] = left_out
                 bucket.left_out = self._all.left_out = 0

@@ -25,7 +25,8 @@ from shoal.mqtt.connection.connection import Connection
 from shoal.runtime.doors.farewell import Lingering
 from shoal.runtime.doors.sockets.sockets import WRITE_BUFFER_BYTES, House
 
-SUBPROTOCOL = "mqtt"
+# Names of MQTT that a client may offer, the best first; old clients offer the second, some none.
+SUBPROTOCOLS = ("mqtt", "mqttv3.1")
 # A handshake is one request; whoever takes longer is not about to become a client.
 HANDSHAKE_TIMEOUT_S = 10.0
 
@@ -110,14 +111,18 @@ class WebSocket(Lingering):
         self._timeout.cancel()
         headers = {name.lower(): value for name, value in request.extra_headers}
         origin = headers.get(b"origin", b"").decode("latin-1")
-        if SUBPROTOCOL not in request.subprotocols:
+        offered = request.subprotocols
+        chosen = next((each for each in SUBPROTOCOLS if each in offered), None)
+        if offered and chosen is None:
+            why = f"WebSocket subprotocols {', '.join(offered)}; MQTT is {SUBPROTOCOLS[0]}"
+            self._door.refused(self._transport, self._listener, why)
             self._reject(400)
         elif origin and not self._allows(origin, request.host):
             why = f"pages of {origin} may not connect to {request.host}"
             self._door.refused(self._transport, self._listener, why)
             self._reject(403)
         else:
-            self._send(AcceptConnection(subprotocol=SUBPROTOCOL))
+            self._send(AcceptConnection(subprotocol=chosen))
             self._connection = self._door.opened(self, self._transport, self._listener)
 
     def _reject(self, status: int) -> None:

@@ -1,0 +1,1 @@
+"""Other people's software beside a network of processes, with its defaults, as in ordinary days."""
