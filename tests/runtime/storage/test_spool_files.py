@@ -133,7 +133,7 @@ async def test_a_bound_holds_for_all_neighbours_together(tmp_path: Path) -> None
         custody.settle()
         both.write()
     assert settled == ["left", "right"]
-    assert told == ["too much waits for broker B3, which is away"]
+    assert told == ["too much waits for broker B3, which is away or cannot write"]
     left.clear()
     both.write()
     assert settled == ["left", "right", "more"]
