@@ -1,0 +1,210 @@
+"""Everything that an operator does in a week, each to its end, while plain clients publish.
+
+Six brokers, two publishers (QoS 1 and 2), a reader whose session is kept, one that is away all
+week, a reader with a content filter, a shared group of two at two brokers, and retained states.
+The judge knows only what was acknowledged and what came.
+
+Joining and leaving are not part of the week here.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shoal.runtime.network_file import dump_network
+from tests.contract.drivers import with_cycles
+from tests.examples import at_length
+from tests.live.everyday.clients import STATE, Publisher, Reader, retained
+from tests.runtime.processes import SHOAL, Processes, not_started, wait_until
+
+BROKERS = tuple(f"B{number}" for number in range(1, 7))
+LINE = tuple(pairwise(BROKERS))
+# `tid` may lose what is on a link that fails, and says so; see docs/guarantees.md.
+SYSTEMS = ["tree", "grape", "octopia"]
+OTHERS = ["pop", "self_organising", "bluedove", "dynatops", "bayeux", "geops", "hybrid", "tco"]
+FULL_S = 0.5
+SETTINGS: dict[str, dict[str, Any]] = {
+    "bluedove": {"dimensions": [{"attribute": "x", "low": 0, "high": 10}]},
+}
+
+
+class Week:
+    """A network with its clients, and what is done to it."""
+
+    def __init__(self, network: Processes) -> None:
+        self.network = network
+        self.publishers = [Publisher(network, "B1", "one", 1), Publisher(network, "B4", "two", 2)]
+        self.durable = Reader(network, "B6", "durable", "site/#")
+        self.away = Reader(network, "B3", "away", "site/#")
+        self.filtered = Reader(network, "B5", "filtered", "$where/x>6/site/+")
+        self.members = [
+            Reader(network, broker, f"member at {broker}", "$share/g/site/#", 1)
+            for broker in ("B2", "B5")
+        ]
+        self.readers = [self.durable, self.away, self.filtered, *self.members]
+
+    def begin(self) -> None:
+        wait_until(lambda: all(self.is_ready(broker) for broker in BROKERS))
+        for reader in self.readers:
+            reader.start()
+        self.away.pause()
+        for publisher in self.publishers:
+            publisher.start()
+        self.goes_on()
+
+    def is_ready(self, broker: str) -> bool:
+        return not self.network.status(broker)["missing"]
+
+    def goes_on(self) -> None:
+        """Everybody's publications are taken and come, whatever was done before."""
+        for publisher in self.publishers:
+            publisher.goes_on()
+
+    # --- what an operator does ------------------------------------------------------------------
+
+    def order(self, *words: str) -> None:
+        command = [*SHOAL, words[0], str(self.network.path), *words[1:]]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    def kill(self, broker: str) -> None:
+        self.network.kill(broker)
+        self.network.start(broker)
+
+    def stop_and_start(self, broker: str) -> None:
+        self.network.kill(broker, how=signal.SIGTERM)
+        self.network.start(broker)
+
+    def drain(self, broker: str) -> None:
+        self.order("drain", broker)
+        self.order("undrain", broker)
+
+    def fill_disk(self, broker: str) -> None:
+        """And there is room again, after publications have come for its readers.
+
+        Where no neighbour keeps them, their publishers wait meanwhile.
+        """
+        self.network.fill_disk(broker)
+        time.sleep(FULL_S)
+        self.network.empty_disk(broker)
+        wait_until(lambda: self.is_ready(broker))
+
+    def reload(self, broker: str) -> None:
+        """First a file that is broken, which changes nothing, then the right one with a rule."""
+        path = self.network.path
+        right = dump_network(self.network.network)
+        path.write_text(right + "\nthis is no TOML", encoding="utf-8")
+        self.network.running[broker].send_signal(signal.SIGHUP)
+        wait_until(lambda: "not reloaded" in self.network.log(broker))
+        path.write_text(right, encoding="utf-8")
+        self.network.running[broker].send_signal(signal.SIGHUP)
+        wait_until(lambda: '"event": "reloaded"' in self.network.log(broker))
+
+    def restart_all(self) -> None:
+        """An upgrade: one after the other."""
+        for broker in BROKERS:
+            self.stop_and_start(broker)
+            wait_until(lambda broker=broker: self.is_ready(broker))  # type: ignore[misc]
+
+    # --- the judge ------------------------------------------------------------------------------
+
+    def end(self) -> None:
+        for publisher in self.publishers:
+            publisher.stop()
+        self.away.resume()
+
+    def judge(self) -> None:
+        everything = {each.name: set(range(len(each.sent))) for each in self.publishers}
+        wanted = {name: {n for n in numbers if n % 10 > 6} for name, numbers in everything.items()}
+        for reader, owed in (
+            (self.durable, everything),
+            (self.away, everything),
+            (self.filtered, wanted),
+        ):
+            _wait_for(owed, reader)
+            for publisher in self.publishers:
+                came = reader.came[publisher.name]
+                assert set(came) == owed[publisher.name], (reader.name, publisher.name)
+                firsts = list(dict.fromkeys(came))
+                assert firsts == sorted(firsts), (reader.name, publisher.name)
+                if publisher.qos == 2:
+                    assert len(came) == len(set(came)), (reader.name, publisher.name)
+        for name, numbers in everything.items():
+            wait_until(
+                lambda name=name, numbers=numbers: (
+                    numbers  # type: ignore[misc]
+                    <= {n for member in self.members for n in member.came[name]}
+                )
+            )
+        self._judge_retained()
+
+    def _judge_retained(self) -> None:
+        last = {each.name: (len(each.sent) - 1) // 10 * 10 for each in self.publishers}
+        states = {f"{STATE}/{name}": b"%d" % number for name, number in last.items()}
+        for broker in BROKERS:
+            wait_until(lambda broker=broker: retained(self.network, broker, 2) == states)  # type: ignore[misc]
+
+    def close(self) -> None:
+        for each in (*self.publishers, *self.readers):
+            each.end()
+
+
+def _wait_for(owed: dict[str, set[int]], reader: Reader) -> None:
+    """Until all has come, or for a long time: the judge says what has not."""
+    try:
+        wait_until(lambda: all(numbers <= set(reader.came[name]) for name, numbers in owed.items()))
+    except AssertionError:
+        return
+
+
+@contextmanager
+def week(folder: Path, system: str) -> Iterator[Week]:
+    links = [list(link) for link in with_cycles(system, BROKERS, LINE)]
+    settings = {system: SETTINGS[system]} if system in SETTINGS else {}
+    limits = {"maximum_queued_messages": 1_000_000}
+    with not_started(
+        folder, len(BROKERS), system=system, links=links, limits=limits, **settings
+    ) as network:
+        network.start(*BROKERS)
+        found = Week(network)
+        try:
+            yield found
+        finally:
+            found.close()
+
+
+@pytest.mark.parametrize("system", [*SYSTEMS, *at_length(OTHERS)])
+def test_an_ordinary_week(tmp_path: Path, system: str) -> None:
+    with week(tmp_path, system) as days:
+        days.begin()
+        days.reload("B2")
+        days.drain("B5")
+        days.goes_on()
+        days.kill("B2")
+        days.goes_on()
+        days.fill_disk("B6")
+        days.stop_and_start("B5")
+        days.goes_on()
+        days.end()
+        days.judge()
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("system", [*SYSTEMS, *OTHERS])
+def test_an_upgrade_of_all_brokers_one_after_the_other(tmp_path: Path, system: str) -> None:
+    with week(tmp_path, system) as days:
+        days.begin()
+        for _ in range(3):
+            days.restart_all()
+            days.goes_on()
+        days.end()
+        days.judge()
