@@ -52,6 +52,8 @@ def test_a_device_that_is_back_elsewhere_is_online(
                         readers.append(reader)
                     old = client(network, "B1", **options)
                     await old.__aenter__()
+                    # That another takes its place is what is wanted here.
+                    old._disconnected.add_done_callback(asyncio.Future.exception)
                     await old.publish(topic, b"online", 1, retain=True)
                     new = await stack.enter_async_context(client(network, "B3", **options))
                     await new.publish(topic, b"online", 1, retain=True)
