@@ -121,4 +121,4 @@ def _amount(measure: str, per_s: float) -> str:
         return decimal(round(per_s))
     if measure == "time":
         return f"{100 * per_s:.3g} %"
-    return f"{per_s:,.0f}" if per_s >= 10 else f"{per_s:.2g}"
+    return f"{per_s:,.0f}" if per_s >= 9.95 else f"{per_s:.2g}"

@@ -88,10 +88,10 @@ def _latency(statuses: Statuses) -> Iterator[str]:
 
 def latency_words(found: Mapping[str, Any]) -> str:
     """
-    >>> latency_words({"p50_s": 0.0004, "p99_s": 0.012})
-    'p50 0.4 ms, p99 12 ms'
+    >>> latency_words({"p50_s": 0.0004, "p99_s": 0.38})
+    'p50 0.4 ms, p99 380 ms'
     """
-    return ", ".join(f"{key[:3]} {1e3 * found[key]:.2g} ms" for key in ("p50_s", "p99_s"))
+    return ", ".join(f"{key[:3]} {1e3 * found[key]:.3g} ms" for key in ("p50_s", "p99_s"))
 
 
 def details(console: Console, statuses: Statuses, records: Mapping[str, type]) -> None:
