@@ -13,7 +13,7 @@ from shoal.broker.links.outbox import LinkLimits
 from shoal.broker.links.session import LinkSession
 from shoal.broker.links.states import State
 from shoal.broker.messages import Goodbye, Publish, Rejected
-from shoal.broker.wire import Codec, WireError
+from shoal.broker.wire import HEAD_BYTES, Codec, WireError
 from shoal.clients.courier import Courier, CourierEvent, CourierLimits, Forgotten, Lost, Stranded
 from shoal.clients.courier_messages import COURIERS, ClientNotice, ClientRequest
 from shoal.model import Publication
@@ -175,14 +175,14 @@ def test_idle_is_who_is_asked_nothing_and_owes_nothing() -> None:
 
 def test_what_is_no_request_of_a_client_is_refused() -> None:
     bad = Publication(publisher="P", sequence=1, published_us=0, attributes={"": 1})
-    body = CODEC.encode(ClientRequest("P", Publish((bad,))))[4:]
+    body = CODEC.encode(ClientRequest("P", Publish((bad,))))[HEAD_BYTES:]
     with pytest.raises(WireError, match="an attribute without a name"):
         CODEC.decode(body)
     for message in (ClientRequest("P", Goodbye()), ClientNotice("P", Rejected("no"))):
-        assert CODEC.decode(CODEC.encode(message)[4:]) == message
+        assert CODEC.decode(CODEC.encode(message)[HEAD_BYTES:]) == message
     swapped = CODEC.encode(ClientNotice("P", Goodbye()))  # type: ignore[arg-type]
     with pytest.raises(WireError, match="Invalid value 'Goodbye'"):
-        CODEC.decode(swapped[4:])
+        CODEC.decode(swapped[HEAD_BYTES:])
 
 
 # --- what somebody waits for ------------------------------------------------------------------

@@ -321,13 +321,15 @@ class Couriers:
         if channel is None:
             return  # replaced by a newer connection
         now_us = self._node.clock.now_us()
-        channel.session.receive(data, now_us)
-        if channel.since_us is None:
-            channel.since_us = now_us
-        if isinstance(channel, _Outgoing):
-            self._check_room(channel)
-        self._hand_on(channel)
-        self._node.schedule_flush()
+        try:
+            channel.session.receive(data, now_us)
+        finally:  # what came before something that makes no sense is handed on, too
+            if channel.since_us is None:
+                channel.since_us = now_us
+            if isinstance(channel, _Outgoing):
+                self._check_room(channel)
+            self._hand_on(channel)
+            self._node.schedule_flush()
 
     def _hand_on(self, channel: _Channel) -> None:
         """Have what came handled, for a turn; of what clients ask nothing while links are full."""

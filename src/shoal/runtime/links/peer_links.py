@@ -10,7 +10,7 @@ from typing import Any
 from shoal.broker.custody import Custody
 from shoal.broker.effects import Departed, LinkChanged, LinkState
 from shoal.broker.links.controls import Hello, Purpose, Whereabouts
-from shoal.broker.links.states import OutOfStepError
+from shoal.broker.links.states import LinkError, OutOfStepError
 from shoal.broker.messages import Message
 from shoal.broker.wire import Codec, WireError
 from shoal.model import BrokerId
@@ -434,7 +434,15 @@ class PeerLinks:
             return  # replaced by a newer connection
         now_us = self._node.clock.now_us()
         link.bytes_in += len(data)
-        changes = link.session.receive(data, now_us)
+        try:
+            changes = link.session.receive(data, now_us)
+        except LinkError as error:
+            self._came(link, error.changes, now_us)
+            raise
+        self._came(link, changes, now_us)
+
+    def _came(self, link: Link, changes: list[LinkChanged], now_us: int) -> None:
+        """Handle what a link's session has taken in."""
         self._agree(link, link.session.opened_us)
         places = link.session.take_places()
         if self.directory is not None:
