@@ -125,6 +125,21 @@ def test_a_broker_away_for_long_gives_back_all_and_is_new_when_it_comes() -> Non
     assert channel.asked == [2]
 
 
+def test_a_broker_in_quarantine_strands_though_it_connects_now_and_then() -> None:
+    channel = Channel()
+    channel.connect(0)
+    channel.courier.is_quarantined = True
+    channel.ask(1, 0)
+    events = []
+    for now_us in range(1_000, 20_000, 1_000):
+        channel.cut(now_us)
+        events += channel.courier.tick(now_us)
+        if not events:
+            channel.connect(now_us)
+    assert [type(event) for event in events][:2] == [Lost, Stranded]
+    assert numbers(events[1].requests) == [0]
+
+
 def test_a_broker_that_never_comes_is_lost_and_stranded() -> None:
     channel = Channel()
     channel.ask(1, 10)

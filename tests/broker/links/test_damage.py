@@ -72,6 +72,30 @@ def test_nothing_is_lost_doubled_or_damaged(seed: int, with_spools: bool) -> Non
         assert net.ends[name].heard == [LinkState.UP]
 
 
+def test_a_neighbour_in_quarantine_counts_as_away_though_it_connects() -> None:
+    """Each connection comes up and is lost at once: else publishers would wait for its end."""
+    net = Net(with_spools=True)
+    net.connect("A")
+    one = net.ends["A"]
+    one.session.is_quarantined = True
+    for _ in range(3):
+        one.publish()
+        net.connect("A")
+        net.cut()
+        one.session.tick(net.now_us)
+    one.write_to_disk()
+    assert one.settled == {0, 1, 2}
+    assert not one.session.buffered_bytes
+    one.session.is_quarantined = False
+    net.connect("A")
+    for name in "AB":
+        net.say_tables(name)
+    net.write("A")
+    net.arrive("B", 10_000)
+    net.ends["B"].take(100)
+    assert net.ends["B"].got == [0, 1, 2]
+
+
 def test_what_comes_before_the_damage_in_one_read_counts() -> None:
     """Else a link of which each read is damaged somewhere would stand still for ever."""
     net = Net()

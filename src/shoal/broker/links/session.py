@@ -95,6 +95,8 @@ class LinkSession(LinkTraffic):
         self._is_graceful = is_graceful
         self._names = Names(incarnation, count(1) if numbers is None else numbers)
         self._changed_us = 0
+        # Whether the neighbour counts as away, though it connects now and then.
+        self.is_quarantined = False
 
     # --- the connection -----------------------------------------------------------------------
 
@@ -246,7 +248,8 @@ class LinkSession(LinkTraffic):
 
     def _wait(self, now_us: int) -> list[LinkChanged]:
         """Waits."""
-        self._changed_us = now_us
+        if not self.is_quarantined:
+            self._changed_us = now_us
         return []
 
     def expect(self, now_us: int) -> None:
@@ -408,7 +411,8 @@ class LinkSession(LinkTraffic):
         if away_us > spool.keep_us:
             spool.clear()
             return self.give_up()
-        if away_us > self._limits.park_us and not self._outbox.is_parked:
+        is_away = self.is_quarantined or away_us > self._limits.park_us
+        if is_away and not self._outbox.is_parked:
             self._park()
         return []
 
