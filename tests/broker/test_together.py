@@ -20,7 +20,7 @@ from shoal.broker.messages import (
     Unsubscribe,
 )
 from shoal.broker.together import MOST_TOGETHER, enough, joined
-from shoal.broker.wire import COMMON, Codec, WireError
+from shoal.broker.wire import COMMON, HEAD_BYTES, Codec, WireError
 from shoal.model import And, Filter, Operator, Subscription, predicate
 from shoal.overlays.registry import strategy_factory
 from shoal.overlays.tree.messages import SubscriptionsSaid
@@ -182,7 +182,7 @@ WORDS = (Subscribe(subscription("a")), Unsubscribe("b"))
 
 def test_it_travels() -> None:
     codec = Codec(COMMON)
-    assert codec.decode(codec.encode(Together(WORDS))[4:]) == Together(WORDS)
+    assert codec.decode(codec.encode(Together(WORDS))[HEAD_BYTES:]) == Together(WORDS)
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_it_travels() -> None:
 def test_nothing_else_comes_together(messages: tuple[Message, ...]) -> None:
     codec = Codec(COMMON)
     with pytest.raises(WireError, match="together"):
-        codec.decode(codec.encode(Together(messages))[4:])
+        codec.decode(codec.encode(Together(messages))[HEAD_BYTES:])
 
 
 # --- large filters ------------------------------------------------------------------------------

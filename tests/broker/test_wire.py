@@ -27,7 +27,7 @@ from shoal.broker.messages import (
     Unadvertise,
     Unsubscribe,
 )
-from shoal.broker.wire import COMMON, Codec, Form, FrameReader, Vocabulary, WireError
+from shoal.broker.wire import COMMON, HEAD_BYTES, Codec, Form, FrameReader, Vocabulary, WireError
 from shoal.clients.doors import Had, StandsFor, Stayed, Wants, WhoHad, WhoWants
 from shoal.clients.messages import MESSAGES as CLIENTS_MESSAGES
 from shoal.model import (
@@ -95,7 +95,7 @@ def decode(frame: bytes) -> Message:
 
 
 def frame_of(*, tag: str, fields: list[object]) -> bytes:
-    return b"\x01" + msgspec.msgpack.encode([tag, *fields])
+    return b"\x02" + msgspec.msgpack.encode([tag, *fields])
 
 
 # --- there and back ---------------------------------------------------------------------------
@@ -204,16 +204,16 @@ def batch_with(attributes: object, hops: int = 1) -> bytes:
 
 
 PROBLEMS = {
-    "no byte": (b"", "an empty frame; this broker reads version 1"),
-    "other version": (b"\x02" + msgspec.msgpack.encode(["Resume"]), "version 2; this broker reads"),
-    "no message": (b"\x01", "truncated"),
-    "no MessagePack": (b"\x01\xc1", "malformed"),
+    "no byte": (b"", "an empty frame; this broker reads version 2"),
+    "other version": (b"\x03" + msgspec.msgpack.encode(["Resume"]), "version 3; this broker reads"),
+    "no message": (b"\x02", "truncated"),
+    "no MessagePack": (b"\x02\xc1", "malformed"),
     "more than one": (frame_of(tag="Goodbye", fields=[]) + b"\xc0", "trailing characters"),
-    "other shape": (b"\x01\x07", "Expected `array`, got `int`"),
+    "other shape": (b"\x02\x07", "Expected `array`, got `int`"),
     "unknown tag": (frame_of(tag="Explode", fields=[]), "Invalid value 'Explode'"),
     "missing field": (frame_of(tag="Unsubscribe", fields=[]), "at least length 2, got 1"),
     "wrong type": (frame_of(tag="Unsubscribe", fields=[7]), r"Expected `str`, got `int` - at"),
-    "no UTF-8": (b"\x01\x92\xabUnsubscribe\xa1\xff", "utf-8"),
+    "no UTF-8": (b"\x02\x92\xabUnsubscribe\xa1\xff", "utf-8"),
     "big attribute": (batch_with({"x": 2**63}), "9223372036854775808 does not fit in 64 bits"),
     "odd attribute": (batch_with({"x": [1]}), "got `array`"),
     "nameless attribute": (batch_with({"": 1}), "an attribute without a name"),
@@ -227,9 +227,9 @@ PROBLEMS = {
     "no list": (subscription_with(["predicate", "a", "IN", [], "number"]), "take a list of values"),
     "depth": (subscription_with(msgspec.to_builtins(deep(256))), "nested more than 256 deep"),
     "width": (subscription_with(msgspec.to_builtins(wide(4_000))), "more than 4000 parts"),
-    "abyss": (b"\x01" + b"\x91" * 100_000 + b"\xc0", "."),
+    "abyss": (b"\x02" + b"\x91" * 100_000 + b"\xc0", "."),
     "abyss in a filter": (
-        b"\x01\x92\xa9Subscribe\x93\xa1s\xa1c" + b"\x92\xa3not" * 100_000 + b"\xc0",
+        b"\x02\x92\xa9Subscribe\x93\xa1s\xa1c" + b"\x92\xa3not" * 100_000 + b"\xc0",
         "nested too deeply",
     ),
     "negative figure": (
@@ -276,7 +276,7 @@ def test_what_is_no_message_is_said(name: str) -> None:
 
 @given(st.binary(max_size=60))
 def test_random_bytes_raise_nothing_else(body: bytes) -> None:
-    for garbage in (body, b"\x01" + body):
+    for garbage in (body, b"\x02" + body):
         with contextlib.suppress(WireError):
             CODEC.decode(garbage)
 
@@ -284,7 +284,7 @@ def test_random_bytes_raise_nothing_else(body: bytes) -> None:
 @given(st.one_of(list(WRITTEN.values())), st.randoms(use_true_random=False))
 @settings(max_examples=examples(80))
 def test_broken_messages_raise_nothing_else(message: Message, random: Random) -> None:
-    body = bytearray(CODEC.encode(message)[4:])
+    body = bytearray(CODEC.encode(message)[HEAD_BYTES:])
     for _ in range(random.randint(1, 3)):
         place = random.randrange(len(body))
         match random.randrange(3):
@@ -307,7 +307,7 @@ def test_broken_messages_raise_nothing_else(message: Message, random: Random) ->
 
 @given(st.lists(st.binary(max_size=40)), st.lists(st.integers(1, 30)))
 def test_frames_come_out_as_they_went_in(bodies: list[bytes], cuts: list[int]) -> None:
-    stream = b"".join(len(body).to_bytes(4, "big") + body for body in bodies)
+    stream = b"".join(map(wire.framed, bodies))
     reader, found, start = FrameReader(), [], 0
     for size in cuts:
         found += reader.feed(stream[start : start + size])
@@ -319,10 +319,30 @@ def test_frames_come_out_as_they_went_in(bodies: list[bytes], cuts: list[int]) -
 
 def test_a_frame_too_long_is_refused_before_it_comes() -> None:
     reader = FrameReader(max_frame_bytes=10)
-    assert reader.feed(b"\x00\x00\x00\x0a123") == []
-    assert reader.feed(b"4567890\x00\x00") == [b"1234567890"]
+    good, long = wire.framed(b"1234567890"), wire.framed(b"12345678901")
+    assert list(reader.feed(good[:15])) == []
+    assert list(reader.feed(good[15:] + long[:11])) == [b"1234567890"]
     with pytest.raises(WireError, match="a frame of 11 bytes is announced, more than 10"):
-        reader.feed(b"\x00\x0b")
+        list(reader.feed(long[11:12]))
+
+
+@given(
+    st.lists(st.binary(max_size=40), min_size=1, max_size=5), st.integers(0), st.integers(1, 255)
+)
+def test_a_damaged_byte_is_found_wherever_it_is(bodies: list[bytes], at: int, flip: int) -> None:
+    """What came before it comes out; nothing does behind it, also where a length is damaged."""
+    frames = [wire.framed(body) for body in bodies]
+    stream = bytearray(b"".join(frames))
+    at %= len(stream)
+    stream[at] ^= flip
+    lengths = [sum(map(len, frames[: count + 1])) for count in range(len(frames))]
+    whole = sum(length <= at for length in lengths)
+    reading = FrameReader().feed(bytes(stream))
+    assert [next(reading) for _ in range(whole)] == bodies[:whole]
+    with pytest.raises(WireError, match="a damaged"):
+        next(reading)
+    with pytest.raises(WireError, match="a damaged"):
+        wire.first_frame(bytes(stream[sum(map(len, frames[:whole])) :]), 100)
 
 
 def written(message: msgspec.Struct) -> bytes:
@@ -339,7 +359,7 @@ def test_publications_without_end_are_not_read(count: int) -> None:
     for batch in batches:
         if count == MOST_CARRIED:
             assert CODEC.decode(written(batch)) == batch
-            assert CODEC.decode(CODEC.encode(batch)[4:]) == batch
+            assert CODEC.decode(CODEC.encode(batch)[wire.HEAD_BYTES :]) == batch
         else:
             with pytest.raises(WireError, match="`array` of length <= 4096"):
                 CODEC.decode(written(batch))
@@ -361,8 +381,9 @@ def test_large_filters_without_end_do_not_come_together() -> None:
     """256 of the largest held a broker for four seconds."""
     tests = tuple(predicate("n", Operator.NE, number) for number in range(wire.MAX_PARTS - 1))
     large = Subscribe(Subscription(id="s", client="c", filter=Filter(And(tests))))
-    assert CODEC.decode(CODEC.encode(Together((large, large)))[4:]) == Together((large, large))
-    body = msgspec.Raw(CODEC.encode(large)[5:])
+    both = Together((large, large))
+    assert CODEC.decode(CODEC.encode(both)[HEAD_BYTES:]) == both
+    body = msgspec.Raw(CODEC.encode(large)[HEAD_BYTES + 1 :])
     nothing = msgspec.Raw(b"\xc0")  # nobody comes as far as this
     with pytest.raises(WireError, match="with over 8000 tests"):
         CODEC.decode(written(wire._Together((body, body, body, nothing))))
@@ -371,4 +392,4 @@ def test_large_filters_without_end_do_not_come_together() -> None:
 def test_a_vocabulary_says_what_is_read() -> None:
     frame = CODEC.encode(TraceInformationAnswer(MessageId("B", "P", 1), ()))
     with pytest.raises(WireError, match="Invalid value 'TraceInformationAnswer'"):
-        Codec(COMMON).decode(frame[4:])
+        Codec(COMMON).decode(frame[HEAD_BYTES:])

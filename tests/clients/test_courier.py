@@ -13,7 +13,7 @@ from shoal.broker.links.outbox import LinkLimits
 from shoal.broker.links.session import LinkSession
 from shoal.broker.links.states import State
 from shoal.broker.messages import Goodbye, Publish, Rejected
-from shoal.broker.wire import Codec, WireError
+from shoal.broker.wire import HEAD_BYTES, Codec, WireError
 from shoal.clients.courier import Courier, CourierEvent, CourierLimits, Forgotten, Lost, Stranded
 from shoal.clients.courier_messages import COURIERS, ClientNotice, ClientRequest
 from shoal.model import Publication
@@ -125,6 +125,21 @@ def test_a_broker_away_for_long_gives_back_all_and_is_new_when_it_comes() -> Non
     assert channel.asked == [2]
 
 
+def test_a_broker_in_quarantine_strands_though_it_connects_now_and_then() -> None:
+    channel = Channel()
+    channel.connect(0)
+    channel.courier.is_quarantined = True
+    channel.ask(1, 0)
+    events = []
+    for now_us in range(1_000, 20_000, 1_000):
+        channel.cut(now_us)
+        events += channel.courier.tick(now_us)
+        if not events:
+            channel.connect(now_us)
+    assert [type(event) for event in events][:2] == [Lost, Stranded]
+    assert numbers(events[1].requests) == [0]
+
+
 def test_a_broker_that_never_comes_is_lost_and_stranded() -> None:
     channel = Channel()
     channel.ask(1, 10)
@@ -175,14 +190,14 @@ def test_idle_is_who_is_asked_nothing_and_owes_nothing() -> None:
 
 def test_what_is_no_request_of_a_client_is_refused() -> None:
     bad = Publication(publisher="P", sequence=1, published_us=0, attributes={"": 1})
-    body = CODEC.encode(ClientRequest("P", Publish((bad,))))[4:]
+    body = CODEC.encode(ClientRequest("P", Publish((bad,))))[HEAD_BYTES:]
     with pytest.raises(WireError, match="an attribute without a name"):
         CODEC.decode(body)
     for message in (ClientRequest("P", Goodbye()), ClientNotice("P", Rejected("no"))):
-        assert CODEC.decode(CODEC.encode(message)[4:]) == message
+        assert CODEC.decode(CODEC.encode(message)[HEAD_BYTES:]) == message
     swapped = CODEC.encode(ClientNotice("P", Goodbye()))  # type: ignore[arg-type]
     with pytest.raises(WireError, match="Invalid value 'Goodbye'"):
-        CODEC.decode(swapped[4:])
+        CODEC.decode(swapped[HEAD_BYTES:])
 
 
 # --- what somebody waits for ------------------------------------------------------------------

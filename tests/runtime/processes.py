@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import msgspec
@@ -151,9 +152,15 @@ def not_started(folder: Path, brokers: int = 1, **changes: Any) -> Iterator[Proc
 
 
 class Cable:
-    """Carries connections to an address, until it is cut; it can be mended."""
+    """Carries connections to an address, until it is cut; it can be mended.
+
+    One bit of each `damaged_every` bytes flips that pass, none where that is 0.
+    """
 
     def __init__(self, to: Address) -> None:
+        self.damaged_every = 0
+        # Only which bits flip.
+        self._random = Random(1)
         self._to = to
         self._is_cut = False
         self._sockets: set[socket.socket] = set()
@@ -194,7 +201,12 @@ class Cable:
     def _carry(self, source: socket.socket, target: socket.socket) -> None:
         self._sockets.add(source)
         with suppress(OSError):
-            while not self._is_cut and (data := source.recv(65_536)):
+            passed = 0
+            while not self._is_cut and (data := bytearray(source.recv(65_536))):
+                passed += len(data)
+                if self.damaged_every and passed >= self.damaged_every:
+                    data[self._random.randrange(len(data))] ^= 1 << self._random.randrange(8)
+                    passed = 0
                 target.sendall(data)
         for each in (source, target):
             _close(each)

@@ -32,7 +32,9 @@ async def test_a_crowd_is_taken_in_bit_by_bit() -> None:
         made.append(0)
         loop.call_soon(come_round)
 
-    server = await listen(Address("127.0.0.1", 0), lambda: Counting(made), None, pytest.fail)
+    server = await listen(
+        Address("127.0.0.1", 0), lambda: Counting(made), None, pytest.fail, lambda: 10.0
+    )
     where = server.sockets[0].getsockname()
     clients = [socket.create_connection(where) for _ in range(CLIENTS)]  # they wait in the kernel
     loop.call_soon(come_round)
@@ -46,7 +48,9 @@ async def test_a_crowd_is_taken_in_bit_by_bit() -> None:
 @on_loop
 async def test_who_has_gone_before_it_was_taken_in_is_no_error() -> None:
     made = [0]
-    server = await listen(Address("127.0.0.1", 0), lambda: Counting(made), None, pytest.fail)
+    server = await listen(
+        Address("127.0.0.1", 0), lambda: Counting(made), None, pytest.fail, lambda: 10.0
+    )
     where = server.sockets[0].getsockname()
     for _ in range(50):
         client = socket.create_connection(where)
@@ -60,8 +64,12 @@ async def test_who_has_gone_before_it_was_taken_in_is_no_error() -> None:
 @on_loop
 async def test_a_socket_may_have_the_number_of_one_that_listened() -> None:
     for _ in range(3):
-        server = await listen(Address("127.0.0.1", 0), lambda: Counting([0]), None, pytest.fail)
-        other = await listen(Address("127.0.0.1", 0), lambda: Counting([0]), None, pytest.fail)
+        server = await listen(
+            Address("127.0.0.1", 0), lambda: Counting([0]), None, pytest.fail, lambda: 10.0
+        )
+        other = await listen(
+            Address("127.0.0.1", 0), lambda: Counting([0]), None, pytest.fail, lambda: 10.0
+        )
         where = other.sockets[0].getsockname()
         await asyncio.sleep(0.01)
         server.close()

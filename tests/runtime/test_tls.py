@@ -79,7 +79,7 @@ async def answer(
     except (ssl.SSLError, OSError):
         return None
     writer.close()
-    bodies = FrameReader().feed(data) if data[:1] == b"\0" else []
+    bodies = list(FrameReader().feed(data)) if data[:1] == b"\0" else []
     found: Refuse | Hello | None = Codec(CONTROLS).decode(bodies[0]) if bodies else None
     return found
 

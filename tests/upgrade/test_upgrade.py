@@ -19,12 +19,10 @@ from tests.upgrade.said import CODEC, SAID, THERE
 from tests.upgrade.scene import know, play, two_brokers
 
 VERSIONS = sorted(HERE.glob("version_*"))
-FIRST, *BETWEEN, NEWEST = VERSIONS
+*EARLIER, NEWEST = VERSIONS
 
 
-@pytest.mark.parametrize(
-    "version", [FIRST, NEWEST, *at_length(BETWEEN)], ids=lambda path: path.name
-)
+@pytest.mark.parametrize("version", [NEWEST, *at_length(EARLIER)], ids=lambda path: path.name)
 def test_brokers_know_what_an_earlier_version_wrote(version: Path, tmp_path: Path) -> None:
     """Sessions, what waits in them, QoS 2 in the middle, retained messages, and spools."""
     folder = tmp_path / "data"
@@ -68,7 +66,7 @@ def test_what_a_later_version_wrote_is_refused_and_not_touched(file: str, tmp_pa
         case "journal-00000001":
             begin(path, ["shoal journal 2", "upgrade", "B1", "something new"])
         case _:
-            begin(path, "shoal spool 2")
+            begin(path, "shoal spool 3")
     before = path.read_bytes()
     with pytest.raises(JournalError) as caught:
         BrokerService(two_brokers(tmp_path), "B1")
@@ -79,8 +77,8 @@ def test_what_a_later_version_wrote_is_refused_and_not_touched(file: str, tmp_pa
 
 
 def test_a_frame_of_a_later_version_is_refused() -> None:
-    with pytest.raises(WireError, match="version 2; this broker reads version 1"):
-        CODEC.decode(b"\x02\x91\xa4Ends")
+    with pytest.raises(WireError, match="version 3; this broker reads version 2"):
+        CODEC.decode(b"\x03\x91\xa4Ends")
 
 
 def test_a_message_with_a_field_more_is_read() -> None:

@@ -1,10 +1,19 @@
 """Messages as bytes: what brokers say to each other, in frames.
 
-A frame is its length (4 bytes, big endian), the version of this format (1 byte) and one message
-in MessagePack: a list of the message's tag and its fields.  Reading is strict: whatever is not a
-message of this network's system raises WireError, which says what is wrong with it, and nothing
-else.  Filters travel as their expressions, not as text: reading one costs
-microseconds, and it is the same expression afterwards, also where SQL cannot say it.
+A frame is a head and a body.  The body is the version of this format (1 byte) and one message in
+MessagePack: a list of the message's tag and its fields.  The head has three numbers of 4 bytes, big
+endian: how long the body is, the checksum of the body, and the checksum of these two.  So a damaged
+length is found at once, not when as many bytes have come as it says.  A damaged frame raises
+WireError.  The link then makes a new connection, on which the sender repeats the frame: TCP's own
+checksum has 16 bits, and is made anew by each middlebox.
+
+A checksum is the lower half of XXH3.  For a body of 100 bytes, of 1 KB and of 1 MB xxhash takes
+0.07, 0.05 and 9 µs; crc32c takes 0.12, 0.10 and 30 µs, and the standard library's crc32 0.25, 0.26
+and 137 µs (medians on one machine).
+
+Reading is strict: whatever is not a message of this network's system raises WireError, which says
+what is wrong with it, and nothing else.  Filters travel as their expressions, not as text: reading
+one costs microseconds, and it is the same expression afterwards, also where SQL cannot say it.
 
 A field that is added to a message comes last and has a default: brokers of one VERSION understand
 each other, the older one leaves out what it does not know.  A new kind of message is a matter of
@@ -19,7 +28,11 @@ of a thousand bits, brings a `Form`: what is written in its place.
 >>> frame = codec.encode(Unsubscribe("s1"))
 >>> [codec.decode(body) for body in FrameReader().feed(frame)]
 [Unsubscribe(subscription_id='s1')]
->>> codec.decode(b"\\x01\\x92\\xabUnsubscribe\\x07")
+>>> damaged = frame[:-1] + b"2"
+>>> list(FrameReader().feed(damaged))
+Traceback (most recent call last):
+shoal.broker.wire.WireError: a damaged frame: the 17 bytes of its body have another checksum
+>>> codec.decode(b"\\x02\\x92\\xabUnsubscribe\\x07")
 Traceback (most recent call last):
 shoal.broker.wire.WireError: Expected `str`, got `int` - at `$[1]`
 """
@@ -28,10 +41,12 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from struct import Struct
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
+from xxhash import xxh3_64_intdigest
 
 from shoal.broker.messages import (
     MOST_CARRIED,
@@ -65,7 +80,7 @@ from shoal.model import (
 )
 from shoal.model.entities import MAX_ATTRIBUTES
 
-VERSION = 1
+VERSION = 2
 # The largest packet of MQTT twice, since what it says are attributes, too; a link takes less (see
 # `links.outbox.LinkLimits`).
 MAX_FRAME_BYTES = 544 * 2**20
@@ -76,8 +91,14 @@ MAX_DEPTH = 256
 # No overlay is that long; one more than a peer may claim must still fit into a message.
 MAX_HOPS = 2**31
 
-# What a frame begins with: the length of what follows.
-LENGTH_BYTES = 4
+# A body's length and checksum; behind them comes their own checksum.
+_LENGTH = Struct(">II")
+_CHECKSUM = Struct(">I")
+_HEAD = Struct(">III")
+# How long the head of a frame is.
+HEAD_BYTES = _HEAD.size
+_LOWER_HALF = 0xFFFF_FFFF
+_VERSION_BYTE = bytes((VERSION,))
 
 
 class WireError(ValueError):
@@ -160,7 +181,7 @@ class Codec:
             raise WireError(
                 f"{type(message).__name__} takes {length} bytes, more than {MAX_FRAME_BYTES}"
             )
-        return length.to_bytes(LENGTH_BYTES, "big") + bytes((VERSION,)) + body
+        return framed(_VERSION_BYTE + body)
 
     def decode(self, body: bytes) -> Any:
         """The message in a frame's body (version and message); WireError when it is none."""
@@ -214,6 +235,16 @@ class Codec:
         return Together(tuple(found))
 
 
+def framed(body: bytes) -> bytes:
+    """The frame of a body."""
+    length = _LENGTH.pack(len(body), _checksum(body))
+    return length + _CHECKSUM.pack(_checksum(length)) + body
+
+
+def _checksum(data: bytes) -> int:
+    return xxh3_64_intdigest(data) & _LOWER_HALF
+
+
 class FrameReader:
     """Cuts a stream of bytes into the bodies of frames."""
 
@@ -227,46 +258,60 @@ class FrameReader:
         """What has come of a frame that is not complete; less than the longest frame."""
         return len(self._buffer)
 
-    def feed(self, data: bytes) -> list[bytes]:
-        """The bodies that are complete now; WireError when one is announced that is too long."""
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """The bodies that are complete now, one by one.
+
+        WireError behind the last whole one when a frame is damaged, or announced to be too long.
+        """
         buffer = self._buffer
         if buffer:
             buffer += data
             if len(buffer) < self._needed:
-                return []
+                return
             data = bytes(buffer)
             buffer.clear()
-        bodies = []
         start, end = 0, len(data)
-        self._needed = LENGTH_BYTES
-        while end - start >= LENGTH_BYTES:
-            body = start + LENGTH_BYTES
-            length = int.from_bytes(data[start:body], "big")
-            if length > self._max_frame_bytes:
-                raise WireError(
-                    f"a frame of {length} bytes is announced, more than {self._max_frame_bytes}"
-                )
-            if end - body < length:
-                self._needed = LENGTH_BYTES + length
+        self._needed = HEAD_BYTES
+        while end - start >= HEAD_BYTES:
+            body_start = start + HEAD_BYTES
+            length, checksum = _read_head(data, start, self._max_frame_bytes)
+            if end - body_start < length:
+                self._needed = HEAD_BYTES + length
                 break
-            start = body + length
-            bodies.append(data[body:start])
+            start = body_start + length
+            yield _checked(data[body_start:start], checksum)
         buffer += data[start:]
-        return bodies
 
 
 def first_frame(data: bytes, max_frame_bytes: int) -> tuple[bytes, bytes] | None:
     """The body of the first frame and what follows it; None when it is not complete.
 
-    WireError when it is announced to be too long.
+    WireError when it is damaged, or announced to be too long.
     """
-    if len(data) < LENGTH_BYTES:
+    if len(data) < HEAD_BYTES:
         return None
-    length = int.from_bytes(data[:LENGTH_BYTES], "big")
+    length, checksum = _read_head(data, 0, max_frame_bytes)
+    end = HEAD_BYTES + length
+    if len(data) < end:
+        return None
+    return _checked(data[HEAD_BYTES:end], checksum), data[end:]
+
+
+def _read_head(data: bytes, start: int, max_frame_bytes: int) -> tuple[int, int]:
+    """The length and the checksum of the body whose frame starts there; WireError if damaged."""
+    length, checksum, checksum_of_both = _HEAD.unpack_from(data, start)
+    if _checksum(data[start : start + _LENGTH.size]) != checksum_of_both:
+        raise WireError("no frame, or a damaged one: its head has another checksum")
     if length > max_frame_bytes:
         raise WireError(f"a frame of {length} bytes is announced, more than {max_frame_bytes}")
-    end = LENGTH_BYTES + length
-    return (data[LENGTH_BYTES:end], data[end:]) if len(data) >= end else None
+    return length, checksum
+
+
+def _checked(body: bytes, checksum: int) -> bytes:
+    """The body; WireError when it is damaged."""
+    if _checksum(body) != checksum:
+        raise WireError(f"a damaged frame: the {len(body)} bytes of its body have another checksum")
+    return body
 
 
 def check_size(expression: Expression, maximum: int = MAX_PARTS) -> None:

@@ -77,6 +77,8 @@ class Courier:
         self._waiting: list[tuple[ClientRequest, Custody | None]] = []
         self._away_us = now_us
         self._is_lost = False
+        # Whether the other broker counts as away, though it connects now and then.
+        self.is_quarantined = False
         self._used_us = now_us
 
     @property
@@ -132,7 +134,7 @@ class Courier:
 
     def disconnected(self, now_us: int) -> None:
         """The connection is gone."""
-        if self.session.state is State.UP:
+        if self.session.state is State.UP and not self.is_quarantined:
             self._away_us = now_us
         self.session.lost(now_us)
 

@@ -102,7 +102,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     server_keep_alive_s         a longer keep alive than this, or none, is replaced by it in MQTT 5:
                                 whoever vanishes without a word is noticed after one and a half
                                 times as long; 0 takes what the client says
-    connect_timeout_s           whoever connects and says nothing is let go after this
+    connect_timeout_s           whoever connects and says nothing is let go after this; as long may
+                                a TLS handshake take before that
     maximum_connections         of this broker at once (0x97)
     maximum_moves_per_hour      how often a client may be sent to another broker, at whichever
                                 brokers it was, by the operator or by a system; a broker that is

@@ -22,7 +22,7 @@ from shoal.broker.messages import (
     Together,
     Unsubscribe,
 )
-from shoal.broker.wire import COMMON, Codec, WireError
+from shoal.broker.wire import COMMON, HEAD_BYTES, Codec, WireError
 from shoal.model import MessageId, Publication
 
 
@@ -123,9 +123,9 @@ def test_a_broker_that_does_not_say_speaks_the_first() -> None:
     """As all did before there was a second."""
     hello = LinkSession("n", "B", "A", 1, OLDER).hello()
     assert hello.protocols == OURS
-    name, *fields = msgspec.msgpack.decode(OLDER.encode(hello)[5:])
+    name, *fields = msgspec.msgpack.decode(OLDER.encode(hello)[HEAD_BYTES + 1 :])
     shorter = msgspec.msgpack.encode([name, *fields[:-1]])
-    read = OLDER.decode(OLDER.encode(hello)[4:5] + shorter)
+    read = OLDER.decode(OLDER.encode(hello)[HEAD_BYTES : HEAD_BYTES + 1] + shorter)
     assert read.protocols == FIRST
 
 

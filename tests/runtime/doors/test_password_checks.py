@@ -17,6 +17,7 @@ from shoal.runtime.broker_service import BrokerService
 from shoal.runtime.doors.entry import password_checks
 from shoal.runtime.doors.entry.password_checks import (
     MAX_CHECKS,
+    MAX_WAITING,
     MAX_WAITING_PER_ADDRESS,
     FailureMemory,
     PasswordChecks,
@@ -103,10 +104,73 @@ async def test_of_one_address_so_many_wait_and_the_worst_goes() -> None:
     await asyncio.sleep(0)
     matches.go_on.set()
     assert await ann is True
-    answers = [await each for each in reversed(many) if each.done()]
-    assert answers == [None], "the last of those who failed makes room"
+    assert await many[-1] is None, "the last of those who failed makes room"
     for each in many:
         each.cancel()
+
+
+@on_loop
+async def test_guesses_from_40_addresses_keep_a_user_waiting_for_none_of_them() -> None:
+    """1,024 wait, which is all that may: a user who was let in from there before is the next."""
+    matches = Checked()
+    matches.go_on.set()
+    checks = PasswordChecks(matches)
+    at_home = "198.51.100.7:1"
+    assert await asking(checks, "ann", b"right", at_home) is True
+    assert await asking(checks, "ann", b"typo", at_home) is False
+    matches.go_on.clear()
+    matches.users.clear()
+    guesses = [
+        asking(checks, f"ann{number % 7}", address=f"192.0.2.{number % 40}:1")
+        for number in range(MAX_WAITING + 200)
+    ]
+    await asyncio.sleep(0)
+    assert sum(map(len, checks._waiting.values())) == MAX_WAITING
+    new = asking(checks, "bob", b"right", "203.0.113.1:1")
+    ann = asking(checks, "ann", b"right", at_home)
+    await asyncio.sleep(0)
+    matches.go_on.set()
+    assert await new is True
+    # Each of the 40 addresses has its turn at most, for as long as it has not failed.
+    assert matches.users.index("bob") <= 40 + MAX_CHECKS
+    assert await ann is True
+    # Those that were turned away or have failed once come behind her single slip.
+    assert matches.users.index("ann") <= 40 + 2 * MAX_CHECKS
+    for each in guesses:
+        each.cancel()
+
+
+@on_loop
+async def test_a_user_at_an_address_that_let_him_in_is_checked_first() -> None:
+    matches = Checked()
+    matches.go_on.set()
+    checks = PasswordChecks(matches)
+    assert await asking(checks, "ann", b"right", "198.51.100.7:1") is True
+    assert await asking(checks, "eve", b"guess", "198.51.100.7:2") is False
+    matches.go_on.clear()
+    matches.users.clear()
+    busy = [asking(checks, f"slow{number}", b"right", "192.0.2.9:1") for number in range(2)]
+    guesses = [asking(checks, "ann", address=f"192.0.2.{number}:1") for number in range(40)]
+    ann = asking(checks, "ann", b"right", "198.51.100.7:3")
+    await asyncio.sleep(0)
+    matches.go_on.set()
+    assert await ann is True
+    assert matches.users[:3] == ["slow0", "slow1", "ann"]
+    for each in (*busy, *guesses):
+        each.cancel()
+
+
+@on_loop
+async def test_addresses_have_turns() -> None:
+    matches = Checked()
+    checks = PasswordChecks(matches)
+    many = [asking(checks, f"many{number}", b"right") for number in range(20)]
+    few = [asking(checks, f"few{number}", b"right", "192.0.2.2:1") for number in range(3)]
+    await asyncio.sleep(0)
+    matches.go_on.set()
+    assert await asyncio.gather(*few) == [True] * 3
+    assert len([user for user in matches.users if user.startswith("many")]) <= 3 + 2 * MAX_CHECKS
+    assert await asyncio.gather(*many) == [True] * 20
 
 
 def test_a_pause_doubles_and_is_forgotten() -> None:

@@ -15,6 +15,7 @@ import trustme
 from shoal.client import Client, Tls
 from shoal.runtime.addresses import Address
 from shoal.runtime.network_file import Network, parse_network
+from shoal.runtime.operations import admin
 from shoal.runtime.operations.metrics import render
 from shoal.runtime.tls.listener import hung_up
 from tests.runtime.live import PATIENCE_S, on_loop, until
@@ -103,6 +104,31 @@ async def test_who_shows_no_certificate_or_a_foreign_one_is_told_of(
         first, second = (row["why"] for row in rows(caplog))
         assert first == "TLS: the client shows no certificate"
         assert second.startswith("TLS: the client's certificate is not trusted: ")
+
+
+@on_loop
+async def test_half_a_handshake_is_cut_off_at_the_limit(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of clients and of operators: each is an open file."""
+    monkeypatch.setattr(admin, "REQUEST_S", 0.5)
+    settings = over_tls(tmp_path, trustme.CA(), certified=False)
+    limits = msgspec.structs.replace(settings.limits, connect_timeout_s=1)
+    tls = settings.client_tls
+    operators = msgspec.structs.replace(settings.admin, certificate=tls.certificate, key=tls.key)
+    settings = msgspec.structs.replace(settings, limits=limits, admin=operators)
+    async with running(settings, "B1") as (service,), asyncio.timeout(PATIENCE_S):
+        halves = []
+        for key in ("mqtts", "wss", "admin"):
+            for said in (b"", b"\x16\x03\x01\x02\x00\x01\x00"):
+                reader, writer = await asyncio.open_connection(*service.listening[key])
+                writer.write(said)
+                halves.append((reader, writer))
+        for reader, writer in halves:
+            assert await reader.read() == b""
+            writer.close()
+        await until(lambda: len(rows(caplog)) == 4)
+        assert {row["why"] for row in rows(caplog)} == {"TLS: the handshake takes over 1 s"}
 
 
 @on_loop

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from shoal.broker.wire import framed
 from shoal.runtime.addresses import Address
 from shoal.runtime.links.peer_connections import PeerConnection, dial, listen_for_peers
 from tests.runtime.live import on_loop
@@ -49,7 +50,7 @@ async def test_strangers_cannot_fill_the_log(caplog: pytest.LogCaptureFixture) -
     where = server.sockets[0].getsockname()[:2]
     for _ in range(30):
         reader, writer = await asyncio.open_connection(*where)
-        writer.write(b"\0\0\0\5hello")
+        writer.write(framed(b"hello"))
         await reader.read()  # it is told why, and let go
         writer.close()
     server.close()

@@ -11,7 +11,7 @@ from shoal.broker.effects import Effect, Input
 from shoal.broker.links.controls import CONTROLS, Hello, Refuse
 from shoal.broker.links.outbox import LinkLimits
 from shoal.broker.links.protocols import Protocols
-from shoal.broker.wire import Codec, FrameReader
+from shoal.broker.wire import Codec, FrameReader, framed
 from shoal.runtime.driving import weighing
 from shoal.runtime.driving.timing import pauses
 from shoal.runtime.links import dialling, peer_links
@@ -173,11 +173,12 @@ async def test_a_neighbour_that_takes_nothing_holds_its_publishers_back() -> Non
 
 
 GARBAGE = [
-    (b"GET / HTTP/1.1\r\n\r\n", "a frame of 1195725856 bytes is announced"),
-    (b"\x00\x00\x00\x03\x01\xc1\xc1", "malformed"),
-    (b"\x00\x00\x00\x02\x07\x90", "version 7; this broker reads version 1"),
-    (b"\x00\x00\x00\x00", "an empty frame"),
-    (MAX_HELLO_BYTES.to_bytes(4, "big")[:3] + b"\x01", None),
+    (b"GET / HTTP/1.1\r\n\r\n", "no frame, or a damaged one"),
+    (framed(b"\x02\xc1\xc1"), "malformed"),
+    (framed(b"\x07\x90"), "version 7; this broker reads version 2"),
+    (framed(b""), "an empty frame"),
+    (framed(bytes(MAX_HELLO_BYTES))[:20], None),
+    (framed(bytes(MAX_HELLO_BYTES + 1))[:20], "4097 bytes is announced"),
     (Codec(CONTROLS).encode(Hello("other", "B1", (1, 1), None, 0)), "this is network 'test', not"),
     (Codec(CONTROLS).encode(Hello("test", "B9", (1, 1), None, 0)), "B2 has no link to broker 'B9'"),
     (Codec(CONTROLS).encode(Hello("test", "B2", (1, 1), None, 0)), "B2 has no link to broker 'B2'"),
@@ -289,7 +290,7 @@ async def test_garbage_in_the_middle_of_a_link_is_a_new_connection() -> None:
         await ready(network, 1)
         link = network.links["B1"]._links["B2"]
         assert link.connection is not None
-        link.connection.write(b"\x00\x00\x00\x02\x01\xc1")
+        link.connection.write(framed(b"\x02\xc1"))
         await publisher.publish({"x": 1})
         await until(lambda: link.connections == 2)
         await publisher.publish({"x": 2})

@@ -31,7 +31,7 @@ from shoal.broker.links.spool import Spool
 from shoal.broker.links.states import State
 from shoal.broker.machine import Broker
 from shoal.broker.messages import Advertise, PublicationBatch, Publish, Subscribe
-from shoal.broker.wire import COMMON, LENGTH_BYTES, Codec
+from shoal.broker.wire import COMMON, HEAD_BYTES, Codec
 from shoal.language import parse
 from shoal.model import EVERYTHING, Advertisement, Filter, Publication, Subscription
 from shoal.mqtt.door.repeats import Repeats
@@ -275,7 +275,7 @@ class Network:
         for name, site in self.sites.items():
             for disk in self.doors[name].disks.values():
                 for record in [each for records in disk.kept.values() for each in records]:
-                    message = site.codec.decode(record.data[LENGTH_BYTES:])
+                    message = site.codec.decode(record.data[HEAD_BYTES:])
                     if record.lasting and isinstance(message, PublicationBatch):
                         found |= {each.publication.key for each in message.publications}
         return found

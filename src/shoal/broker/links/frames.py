@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from shoal.broker.custody import Custody, repeated
 from shoal.broker.links.spool import Frame
 from shoal.broker.messages import Carrier, Message, Together
-from shoal.broker.wire import LENGTH_BYTES, Codec, WireError
+from shoal.broker.wire import HEAD_BYTES, Codec, WireError
 from shoal.model import ClientId
 
 # What somebody waits for of a frame.
@@ -27,7 +27,7 @@ class Frames:
         longest = self._longest_bytes
         try:
             frame = self._codec.encode(message)
-            if len(frame) - LENGTH_BYTES > longest:
+            if len(frame) - HEAD_BYTES > longest:
                 raise WireError(f"{type(message).__name__} takes {len(frame)} bytes, not {longest}")
             return [frame]
         except WireError:
@@ -67,7 +67,7 @@ class Frames:
 
     def marked(self, data: bytes) -> Carrier | None:
         """What somebody waits for in a frame, marked as sent before; None: no publications."""
-        message = self._codec.decode(data[LENGTH_BYTES:])
+        message = self._codec.decode(data[HEAD_BYTES:])
         return repeated(message) if isinstance(message, Carrier) else None
 
 

@@ -55,7 +55,7 @@ from shoal.broker.links.names import Names
 from shoal.broker.links.outbox import LinkLimits
 from shoal.broker.links.protocols import AWAITED, OURS, Protocols, agreed
 from shoal.broker.links.spool import Spool
-from shoal.broker.links.states import OutOfStepError, State, Word
+from shoal.broker.links.states import LinkError, OutOfStepError, State, Word
 from shoal.broker.links.traffic import LinkTraffic
 from shoal.broker.messages import Message, Together
 from shoal.broker.wire import Codec, WireError
@@ -95,6 +95,8 @@ class LinkSession(LinkTraffic):
         self._is_graceful = is_graceful
         self._names = Names(incarnation, count(1) if numbers is None else numbers)
         self._changed_us = 0
+        # Whether the neighbour counts as away, though it connects now and then.
+        self.is_quarantined = False
 
     # --- the connection -----------------------------------------------------------------------
 
@@ -246,7 +248,8 @@ class LinkSession(LinkTraffic):
 
     def _wait(self, now_us: int) -> list[LinkChanged]:
         """Waits."""
-        self._changed_us = now_us
+        if not self.is_quarantined:
+            self._changed_us = now_us
         return []
 
     def expect(self, now_us: int) -> None:
@@ -359,15 +362,19 @@ class LinkSession(LinkTraffic):
     def receive(self, data: bytes, now_us: int) -> list[LinkChanged]:
         """Bytes of the connection; what changed for the broker.
 
-        WireError when they make no sense: close the connection.
+        LinkError when they make no sense: hand on the messages that came before that, then close
+        the connection.  Else a link of which each read is damaged somewhere would stand still.
         """
         self._pulse.heard_us = now_us
         changes: list[LinkChanged] = []
-        for body in self._reader.feed(data):
-            check_control(body)
-            message = self._codec.decode(body)
-            if not self._take_in(message, len(body), now_us):
-                changes += self._obey(message, now_us)
+        try:
+            for body in self._reader.feed(data):
+                check_control(body)
+                message = self._codec.decode(body)
+                if not self._take_in(message, len(body), now_us):
+                    changes += self._obey(message, now_us)
+        except WireError as error:
+            raise LinkError(str(error), changes) from None
         return changes
 
     def _obey(self, control: Any, now_us: int) -> list[LinkChanged]:
@@ -404,7 +411,8 @@ class LinkSession(LinkTraffic):
         if away_us > spool.keep_us:
             spool.clear()
             return self.give_up()
-        if away_us > self._limits.park_us and not self._outbox.is_parked:
+        is_away = self.is_quarantined or away_us > self._limits.park_us
+        if is_away and not self._outbox.is_parked:
             self._park()
         return []
 

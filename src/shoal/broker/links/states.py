@@ -7,12 +7,16 @@ from shoal.broker.life_cycle import Label
 from shoal.broker.wire import WireError
 
 
-class OutOfStepError(WireError):
-    """Both ends were in one session and could not go on in it; it is given up."""
+class LinkError(WireError):
+    """The connection must end; `changes` are what has changed for the broker before that."""
 
     def __init__(self, problem: str, changes: list[LinkChanged]) -> None:
         super().__init__(problem)
         self.changes = changes
+
+
+class OutOfStepError(LinkError):
+    """Both ends were in one session and could not go on in it; it is given up."""
 
 
 class State(Label):

@@ -168,9 +168,13 @@ class MqttDoor:
     ) -> Address:
         """Take clients in at this address, by this kind of listener; where that is."""
         no_tls = partial(self._no_tls, listener)
-        server = await listen(address, lambda: protocol(self), tls, no_tls)
+        server = await listen(address, lambda: protocol(self), tls, no_tls, self._patience)
         self._servers.append(server)
         return Address(address.host, server.sockets[0].getsockname()[1])
+
+    def _patience(self) -> float:
+        """How long a client may take for its handshake, in seconds."""
+        return float(self.clients.limits.connect_timeout_s)
 
     def _no_tls(self, listener: str, address: str, why: str) -> None:
         """TLS did not begin with a client."""

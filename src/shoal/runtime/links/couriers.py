@@ -35,6 +35,7 @@ from shoal.runtime.driving.weighing import TURN_US
 from shoal.runtime.links.dialling import FIRST_PAUSE_S, LONGEST_PAUSE_S
 from shoal.runtime.links.peer_connections import PeerConnection, dial
 from shoal.runtime.links.peer_settings import PeerSettings, check_peer
+from shoal.runtime.links.quarantine import Quarantine
 from shoal.runtime.node import Node
 
 TICK_S = 0.5
@@ -68,6 +69,7 @@ class _Channel:
     def __init__(self, session: LinkSession) -> None:
         self.session = session
         self.connection: PeerConnection | None = None
+        self.quarantine = Quarantine()
         self.since_us: int | None = None  # when the oldest of what it holds back came
         self.is_handing_on = False
         self.is_going_on = False  # soon: others have their turn before
@@ -198,6 +200,7 @@ class Couriers:
             {
                 "broker": name,
                 "state": each.session.state.value,
+                "quarantined": each.quarantine.reason,
                 "is_full": each.session.is_full,
                 "buffered_bytes": each.session.buffered_bytes,
             }
@@ -260,7 +263,8 @@ class Couriers:
                 await connection.ended
                 if connection.is_greeted:
                     pause_s = FIRST_PAUSE_S
-            await asyncio.sleep(pause_s * self._random.uniform(0.75, 1.25))
+            longer_s = max(pause_s, outgoing.quarantine.pause_s)
+            await asyncio.sleep(longer_s * self._random.uniform(0.75, 1.25))
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
     def _tell(self, events: list[CourierEvent]) -> None:
@@ -292,6 +296,7 @@ class Couriers:
         if isinstance(channel, _Outgoing):
             if hello.broker != channel.courier.broker:
                 raise WireError(f"this is {hello.broker}, not {channel.courier.broker}")
+            channel.quarantine.came_up(now_us)
             self._tell(channel.courier.connected(hello, now_us))
             if self.owner is not None:
                 self.owner.found(hello.broker)
@@ -306,12 +311,15 @@ class Couriers:
         if incoming is None:
             incoming = _Incoming(self._session(hello.broker), self._node)
             self._incoming[hello.broker] = incoming
+        elif incoming.quarantine.refuses(now_us):
+            raise WireError(f"in quarantine: {incoming.quarantine.reason}")
         elif incoming.session.is_overtaken(hello):
             raise WireError("a later connection was made")
         elif incoming.connection is not None:
             self._drop(incoming.connection)
         self._by_connection[connection] = incoming
         incoming.connection = connection
+        incoming.quarantine.came_up(now_us)
         connection.say(incoming.session.hello())
         if incoming.session.connected(hello, now_us):
             incoming.end()
@@ -321,13 +329,15 @@ class Couriers:
         if channel is None:
             return  # replaced by a newer connection
         now_us = self._node.clock.now_us()
-        channel.session.receive(data, now_us)
-        if channel.since_us is None:
-            channel.since_us = now_us
-        if isinstance(channel, _Outgoing):
-            self._check_room(channel)
-        self._hand_on(channel)
-        self._node.schedule_flush()
+        try:
+            channel.session.receive(data, now_us)
+        finally:  # what came before something that makes no sense is handed on, too
+            if channel.since_us is None:
+                channel.since_us = now_us
+            if isinstance(channel, _Outgoing):
+                self._check_room(channel)
+            self._hand_on(channel)
+            self._node.schedule_flush()
 
     def _hand_on(self, channel: _Channel) -> None:
         """Have what came handled, for a turn; of what clients ask nothing while links are full."""
@@ -394,7 +404,12 @@ class Couriers:
         channel.connection = None
         channel.since_us = None
         now_us = self._node.clock.now_us()
+        refused = connection.refused if connection.is_greeted else ""
+        if channel.quarantine.ended(now_us, refused):
+            extra = {"broker": channel.session.neighbour, "why": refused}
+            _log.error("distant broker in quarantine, refused again and again", extra=extra)
         if isinstance(channel, _Outgoing):
+            channel.courier.is_quarantined = bool(channel.quarantine.reason)
             channel.courier.disconnected(now_us)
         else:
             channel.session.lost(now_us)
@@ -416,6 +431,9 @@ class Couriers:
         for channel in (*self._outgoing.values(), *self._incoming.values()):
             if channel.session.is_silent(now_us) and channel.connection is not None:
                 channel.connection.abort()
+            if channel.quarantine.is_over(now_us):
+                extra = {"broker": channel.session.neighbour}
+                _log.warning("quarantine of a distant broker over", extra=extra)
         for broker, outgoing in list(self._outgoing.items()):
             self._tell(outgoing.courier.tick(now_us))
             self._check_room(outgoing)

@@ -97,7 +97,8 @@ class Dialling:
             if not link.is_lasting and link.session.state is State.IDLE:
                 self._not_up(link)
                 return
-            await asyncio.sleep(pause_s * self._random.uniform(0.75, 1.25))
+            longer_s = max(pause_s, link.quarantine.pause_s)
+            await asyncio.sleep(longer_s * self._random.uniform(0.75, 1.25))
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
     def _failed(self, link: Link, address: Address, pause_s: float, problem: str) -> None:

@@ -22,6 +22,7 @@ from shoal.broker.wire import WireError
 from shoal.runtime.driving.batches import MAX_BATCH
 from shoal.runtime.driving.weighing import TURN_US
 from shoal.runtime.links.peer_connections import PeerConnection
+from shoal.runtime.links.quarantine import Quarantine
 from shoal.runtime.node import Node
 
 # Processes of a neighbour that are remembered when another has come in their place.
@@ -39,6 +40,7 @@ class Link:
         # Where the other end is, as far as whoever opened the link knew.
         self.address = ""
         self.connection: PeerConnection | None = None
+        self.quarantine = Quarantine()
         # Why there has been none for a while, if this end connects.
         self.problem = ""
         self.dialling: asyncio.Task[None] | None = None
@@ -72,6 +74,8 @@ class Link:
     @property
     def why_not(self) -> str:
         """Why it is not up, where there is a reason."""
+        if self.quarantine.reason and self.session.state is not State.UP:
+            return f"in quarantine: {self.quarantine.reason}"
         if self.problem or self.is_dialled or self.session.state in (State.UP, State.GONE):
             return self.problem
         so_far = "is not back" if self.connections else "has not yet"
@@ -83,18 +87,22 @@ class Link:
             return False
         return self.session.may_be_forgotten(now_us) if self.is_gone else not self.is_kept
 
-    def check(self, hello: Hello) -> None:
-        """WireError for a process in whose place another is linked: two have one broker's name.
+    def check(self, hello: Hello, now_us: int) -> None:
+        """WireError while the other end is in quarantine, and comes too early.
 
+        WireError, too, for a process in whose place another is linked: two have one broker's name.
         They would take the link from each other for ever.
         """
+        if self.quarantine.refuses(now_us):
+            raise WireError(f"in quarantine: {self.quarantine.reason}")
         if self.session.state is State.UP and hello.session[0] in self._former:
             name = self.session.neighbour
             raise WireError(f"another process is {name}, and is linked: two brokers have its name")
 
-    def came_up(self, hello: Hello) -> None:
+    def came_up(self, hello: Hello, now_us: int) -> None:
         """The other end has said hello; the log says whether it is another process by now."""
         self.connections += 1
+        self.quarantine.came_up(now_us)
         self.problem, self.lost_us = "", None
         incarnation = hello.session[0]
         extra = {"neighbour": hello.broker, "connections": self.connections}
@@ -113,14 +121,24 @@ class Link:
         if self.is_gone and self.connection is not None:
             self.connection.close()
 
-    def lost(self, now_us: int, why: str) -> None:
-        """Its connection has ended."""
+    def lost(self, now_us: int, why: str, refused: str = "") -> None:
+        """Its connection has ended; `refused` says why, where what came over it made no sense."""
         self.connection = self.since_us = None
+        if self.quarantine.ended(now_us, refused):
+            self.session.is_quarantined = True
+            extra = {"neighbour": self.session.neighbour, "why": refused}
+            _log.error("link in quarantine, refused again and again", extra=extra)
         if self.session.state is State.UP:
             self.lost_us = now_us
             extra = {"neighbour": self.session.neighbour, "why": why}
             _log.warning("link down", extra=extra | {"connections": self.connections})
         self.session.lost(now_us)
+
+    def tick(self, now_us: int) -> None:
+        """To be called about every second."""
+        if self.quarantine.is_over(now_us):
+            self.session.is_quarantined = False
+            _log.warning("quarantine over", extra={"neighbour": self.session.neighbour})
 
     def status(self, spooled_bytes: int, now_us: int) -> dict[str, Any]:
         """For people and metrics."""
@@ -130,6 +148,7 @@ class Link:
             "neighbour": session.neighbour,
             "state": session.state.value,
             "problem": self.why_not,
+            "quarantined": self.quarantine.reason,
             "away_us": away_us,
             "protocol": session.protocol,
             "is_lasting": self.is_lasting,

@@ -184,6 +184,7 @@ async def listen_for_peers(door: Door, address: Address, tls: TlsContexts | None
         lambda: PeerConnection(door, is_dialled=False, lines=lines),
         tls.incoming if tls else None,
         lines.warn,
+        lambda: HELLO_TIMEOUT_S,
         "other end",
     )
 

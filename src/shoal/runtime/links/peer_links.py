@@ -10,7 +10,7 @@ from typing import Any
 from shoal.broker.custody import Custody
 from shoal.broker.effects import Departed, LinkChanged, LinkState
 from shoal.broker.links.controls import Hello, Purpose, Whereabouts
-from shoal.broker.links.states import OutOfStepError
+from shoal.broker.links.states import LinkError, OutOfStepError
 from shoal.broker.messages import Message
 from shoal.broker.wire import Codec, WireError
 from shoal.model import BrokerId
@@ -319,6 +319,7 @@ class PeerLinks:
         missed_us = self._rounds.missed_us(now_us)
         for link in list(self._links.values()):
             link.session.excuse(missed_us)
+            link.tick(now_us)
             changes = link.session.tick(now_us)
             if changes and self._spools is not None:
                 self._spools.gone(link.session.neighbour)
@@ -388,7 +389,7 @@ class PeerLinks:
         except OutOfStepError as error:
             self._changed(link, error.changes)
             raise
-        link.came_up(hello)
+        link.came_up(hello, now_us)
         if self.directory is not None:
             link.session.tell(self.directory)
         self._agree(link, hello.opened_us)
@@ -411,7 +412,7 @@ class PeerLinks:
 
     def _take_in(self, connection: PeerConnection, link: Link, hello: Hello) -> None:
         """A connection that the other end has made."""
-        link.check(hello)
+        link.check(hello, self._node.clock.now_us())
         if link.session.is_overtaken(hello):
             raise WireError("a later connection was made")
         if link.connection is not None:
@@ -434,7 +435,15 @@ class PeerLinks:
             return  # replaced by a newer connection
         now_us = self._node.clock.now_us()
         link.bytes_in += len(data)
-        changes = link.session.receive(data, now_us)
+        try:
+            changes = link.session.receive(data, now_us)
+        except LinkError as error:
+            self._came(link, error.changes, now_us)
+            raise
+        self._came(link, changes, now_us)
+
+    def _came(self, link: Link, changes: list[LinkChanged], now_us: int) -> None:
+        """Handle what a link's session has taken in."""
         self._agree(link, link.session.opened_us)
         places = link.session.take_places()
         if self.directory is not None:
@@ -451,6 +460,8 @@ class PeerLinks:
     def _drop(self, connection: PeerConnection) -> None:
         link = self._connected.drop(connection)
         if link is not None:
-            link.lost(self._node.clock.now_us(), connection.problem or "another took its place")
+            why = connection.problem or "another took its place"
+            refused = connection.refused if connection.is_greeted else ""
+            link.lost(self._node.clock.now_us(), why, refused)
             connection.abort()
             self._dialling.see_to(link)

@@ -53,6 +53,7 @@ from shoal.runtime.addresses import Address
 from shoal.runtime.operations.admin_access import AdminAccess
 from shoal.runtime.operations.metrics import render
 from shoal.runtime.tls.contexts import certified_names
+from shoal.runtime.tls.listener import Listener, listen
 
 Status = Callable[[], Mapping[str, Any]]
 # What is missing until the broker is ready; nothing when it is.
@@ -238,20 +239,35 @@ class AdminServer:
         self._config.access = access
         self._server = _Server(self._config)
         self._serving: asyncio.Task[None] | None = None
+        self._listener: Listener | None = None
 
     async def start(self, address: Address) -> Address:
         """Listen; where that is."""
+        self._config.load()
+        if self._context is not None:  # whose certificate can be renewed while it serves
+            return await self._start_over_tls(address, self._context)
         family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
         listener = socket.create_server(
             (address.host, address.port), family=family, backlog=128, reuse_port=False
         )
         port = listener.getsockname()[1]
-        self._config.load()
-        self._config.ssl = self._context  # whose certificate can be renewed while it serves
         self._serving = asyncio.create_task(self._server.serve(sockets=[listener]))
         return Address(address.host, port)
 
+    async def _start_over_tls(self, address: Address, context: ssl.SSLContext) -> Address:
+        """Uvicorn's own sockets wait for a handshake for a minute."""
+        self._serving = asyncio.create_task(self._server.serve(sockets=[]))
+        self._listener = await listen(
+            address, self._protocol, context, self._config.access.garbled, lambda: REQUEST_S
+        )
+        return Address(address.host, self._listener.sockets[0].getsockname()[1])
+
+    def _protocol(self) -> _Protocol:
+        return _Protocol(self._config, self._server.server_state, app_state={})
+
     async def stop(self) -> None:
+        if self._listener is not None:
+            self._listener.close()
         if self._serving is not None:
             self._server.should_exit = True
             self._server.force_exit = True

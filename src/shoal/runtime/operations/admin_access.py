@@ -97,10 +97,9 @@ class AdminAccess:
         self._notices.note(what, who, path, why, is_order=True)
         self._wake()
 
-    def garbled(self, address: str | None) -> None:
-        """Who is connected from there says what is no HTTP: a client of MQTT, or a scanner."""
+    def garbled(self, address: str | None, why: str = "no HTTP came to the admin port") -> None:
+        """From there comes what is no TLS or no HTTP: a client of MQTT, or a scanner."""
         who = Party("", None, address)
-        why = "no HTTP came to the admin port"
         self._notices.refuse("operator refused", ReasonCode.MALFORMED_PACKET, who, "", why)
         self._wake()
 

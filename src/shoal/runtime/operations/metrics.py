@@ -38,6 +38,10 @@ _LINKS = {
     "congested_seconds": ("shoal_link_congested_seconds", "For how long it has been congested."),
     "delay_seconds": ("shoal_link_delay_seconds", "How long a message takes to the neighbour."),
     "up": ("shoal_link_up", "1 while the link is connected."),
+    "quarantined": (
+        "shoal_link_quarantined",
+        "1 while the neighbour counts as away, as its connections were refused again and again.",
+    ),
 }
 _MQTT = {
     "connected": ("shoal_mqtt_connections", "MQTT clients that are connected."),
@@ -191,6 +195,7 @@ def _link_metrics(links: Any) -> Iterator[Metric]:
                 "congested_seconds": link.get("congested_us", 0) / 1e6,
                 "delay_seconds": (link["delay_us"] or 0) / 1e6,
                 "up": float(link["state"] == "up"),
+                "quarantined": float(bool(link.get("quarantined"))),
             }
             family.add_metric([link["neighbour"]], values[key])
         yield family

@@ -38,7 +38,7 @@ from shoal.runtime.storage.journal_files import (
 )
 
 FOLDER = "spool"
-_FORMAT = "shoal spool 1"
+_FORMAT = "shoal spool 2"
 MAXIMUM_BYTES = 2**30
 # No heading of any format is longer.
 _HEADING_BYTES = HEAD_BYTES + 64

@@ -23,10 +23,11 @@ AT_ONCE = 32
 # Too many files are open, or no memory is left: others may be closed meanwhile.
 _SHORT = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _SHORT_PAUSE_S = 1.0
-HANDSHAKE_S = 60.0
 
 Protocol = Callable[[], asyncio.Protocol]
 Failed = Callable[[str, str], None]
+# How many seconds a handshake may take, from the first byte on that is waited for.
+Patience = Callable[[], float]
 
 
 async def listen(
@@ -34,10 +35,11 @@ async def listen(
     protocol: Protocol,
     tls: ssl.SSLContext | None,
     failed: Failed,
+    patience: Patience,
     who: str = "client",
 ) -> Listener:
-    """Take connections, over TLS if there is a context; `failed` and `who` as of `Listener`."""
-    server = Listener(protocol, tls, failed, who)
+    """Take connections, over TLS if there is a context; the other arguments as of `Listener`."""
+    server = Listener(protocol, tls, failed, patience, who)
     await server.start(address)
     return server
 
@@ -45,7 +47,8 @@ async def listen(
 class Listener:
     """Takes connections; `failed` is told from which address, and why, where TLS does not begin.
 
-    `who` is what connects, in words.  Without a context there is no TLS.
+    `patience` says how long a handshake may take, `who` is what connects, in words.  Without a
+    context there is no TLS.
     """
 
     def __init__(
@@ -53,12 +56,14 @@ class Listener:
         protocol: Protocol,
         context: ssl.SSLContext | None,
         failed: Failed,
+        patience: Patience,
         who: str = "client",
     ) -> None:
         self.sockets: list[socket.socket] = []
         self._protocol = protocol
         self._context = context
         self._failed = failed
+        self._patience = patience
         self._who = who
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -124,9 +129,9 @@ class Listener:
     async def _shake_hands(
         self, taken: socket.socket, address: str, context: ssl.SSLContext
     ) -> None:
-        has_spoken = False
+        has_spoken, patience_s = False, self._patience()
         try:
-            async with asyncio.timeout(HANDSHAKE_S):
+            async with asyncio.timeout(patience_s):
                 has_spoken = await _speaks(taken)
                 await asyncio.get_running_loop().connect_accepted_socket(
                     self._protocol, taken, ssl=context
@@ -134,7 +139,9 @@ class Listener:
         except ssl.SSLError as error:
             self._failed(address, handshake_failure(error, self._who))
         except TimeoutError:
-            self._failed(address, f"TLS: the handshake takes over {HANDSHAKE_S:g} s")
+            if not has_spoken:
+                taken.close()
+            self._failed(address, f"TLS: the handshake takes over {patience_s:g} s")
         except OSError:
             if has_spoken:
                 self._failed(address, hung_up(self._who))

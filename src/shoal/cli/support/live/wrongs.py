@@ -25,6 +25,8 @@ def link_words(link: Mapping[str, Any]) -> str:
         words = [f"{link['state']} for {duration(away_us / 1e6)}"]
         if not link.get("connections", 1):  # a broker that has started since knows no more
             words = [f"away for {duration(away_us / 1e6)} or longer"]
+    if quarantined := link.get("quarantined"):
+        words.append(f"in quarantine: {escape(quarantined)}")
     if congested_us := link.get("congested_us"):
         words.append(f"congested for {congested_us / 1e6:.1f} s")
     if waiting := link.get("buffered_bytes", 0) + link.get("spooled_bytes", 0):
@@ -33,8 +35,9 @@ def link_words(link: Mapping[str, Any]) -> str:
 
 
 def is_well(link: Mapping[str, Any]) -> bool:
-    """Whether a link is up, and not congested."""
-    return link["state"] == "up" and not link.get("congested_us")
+    """Whether a link is up, and neither congested nor in quarantine."""
+    is_slow = link.get("congested_us") or link.get("quarantined")
+    return link["state"] == "up" and not is_slow
 
 
 def duration(seconds: float | None) -> str:

@@ -2,10 +2,13 @@
 
 A check costs a core for tens of milliseconds, so whoever asks for many must not keep others out:
 
-- who has failed less, under this name from this address, then from this address, comes first;
-- who fails hears it later each time, from 0.1 to 5 s: a guess takes as long, and a core does not;
+- attempts with fewer failures come first: failures under this name from this address, and all from
+  this address; the latter do not count for a user who was let in from there before;
+- of equal attempts those of users who were let in from there come first, then those of the address
+  that had its turn the longest ago;
+- a failure is answered later each time, from 0.1 to 5 s, which costs no core;
 - of one address so many wait, and so many of all; beyond that the last of those who have failed
-  most is told to come again;
+  most, of the address with the most attempts, is told to come again, as late as of a failure;
 - who has hung up meanwhile is not checked.
 """
 
@@ -13,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import itertools
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import NamedTuple
@@ -21,7 +25,7 @@ from typing import NamedTuple
 MAX_CHECKS = 2
 MAX_WAITING = 1_024
 MAX_WAITING_PER_ADDRESS = 64
-# Failures that are remembered, and for how long after the last.
+# Failures that are remembered, and for how long after the last; and users who were let in.
 MAX_REMEMBERED = 4_096
 REMEMBERED_S = 60.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
@@ -66,6 +70,22 @@ class FailureMemory:
         self._failures.pop(name, None)
 
 
+class Welcome:
+    """Which users were let in, from which addresses: the last MAX_REMEMBERED."""
+
+    def __init__(self) -> None:
+        self._names: OrderedDict[tuple[str, ...], None] = OrderedDict()
+
+    def __contains__(self, name: tuple[str, ...]) -> bool:
+        return name in self._names
+
+    def add(self, name: tuple[str, ...]) -> None:
+        self._names[name] = None
+        self._names.move_to_end(name)
+        if len(self._names) > MAX_REMEMBERED:
+            self._names.popitem(last=False)
+
+
 class _Attempt(NamedTuple):
     user: str
     source: Source
@@ -84,7 +104,13 @@ class PasswordChecks:
     def __init__(self, matches: Callable[[str, bytes], bool]) -> None:
         self._matches = matches
         self._failures = FailureMemory()
-        self._waiting: list[_Attempt] = []
+        self._welcome = Welcome()
+        # In the order in which they came, by source.
+        self._waiting: dict[Source, list[_Attempt]] = {}
+        self._waiting_count = 0
+        # Of each source that waits, the number of the check that was its last.
+        self._turns: dict[Source, int] = {}
+        self._numbers = itertools.count(1)
         self._checking = 0
 
     async def check(
@@ -96,10 +122,12 @@ class PasswordChecks:
         """
         loop = asyncio.get_running_loop()
         attempt = _Attempt(user, source_of(address), is_gone, loop.create_future())
-        self._waiting.append(attempt)
+        self._waiting.setdefault(attempt.source, []).append(attempt)
+        self._waiting_count += 1
         self._turn_away(attempt.source, loop.time())
         self._next()
         if not await attempt.turn:
+            await self._hold_back(attempt)
             return None
         try:
             right = await asyncio.to_thread(self._matches, user, password)
@@ -108,42 +136,57 @@ class PasswordChecks:
             loop.call_soon(self._next)
         if right:
             self._failures.forget(attempt.name)
+            self._welcome.add(attempt.name)
             return True
         for name in (attempt.name, (attempt.source,)):
             self._failures.add(name, loop.time())
-        await asyncio.sleep(self._failures.of(attempt.name, loop.time()).pause_s)
+        await self._hold_back(attempt)
         return False
 
+    async def _hold_back(self, attempt: _Attempt) -> None:
+        """Wait with an answer as long as failures under this name from this address ask for."""
+        now_s = asyncio.get_running_loop().time()
+        if pause_s := self._failures.of(attempt.name, now_s).pause_s:
+            await asyncio.sleep(pause_s)
+
     def _turn_away(self, source: Source, now_s: float) -> None:
-        """Keep to the bounds: who has hung up goes, else the last of those who failed most."""
-        waiting = self._waiting
-        mine = [each for each in waiting if each.source == source]
-        if len(mine) <= MAX_WAITING_PER_ADDRESS:
-            mine = waiting if len(waiting) > MAX_WAITING else []
-        gone = [each for each in mine if each.is_gone()]
-        if mine and not gone:
-            gone = [max(reversed(mine), key=lambda each: self._rank(each, now_s))]
-        for attempt in gone:
+        """Keep to the bounds: attempts whose client has hung up go, else the last of the worst."""
+        crowded = self._waiting[source]
+        if len(crowded) <= MAX_WAITING_PER_ADDRESS:
+            if self._waiting_count <= MAX_WAITING:
+                return
+            crowded = max(self._waiting.values(), key=len)
+        gone = [each for each in crowded if each.is_gone()]
+        for attempt in gone or [max(reversed(crowded), key=lambda each: self._rank(each, now_s))]:
             self._end(attempt)
 
     def _end(self, attempt: _Attempt, *, is_checked: bool = False) -> None:
-        self._waiting.remove(attempt)
-        self._checking += is_checked
+        waiting = self._waiting[attempt.source]
+        waiting.remove(attempt)
+        self._waiting_count -= 1
+        if is_checked:
+            self._checking += 1
+            self._turns[attempt.source] = next(self._numbers)
+        if not waiting:
+            del self._waiting[attempt.source]
+            self._turns.pop(attempt.source, None)
         if not attempt.turn.done():
             attempt.turn.set_result(is_checked)
 
-    def _rank(self, attempt: _Attempt, now_s: float) -> tuple[int, int]:
-        return (
-            self._failures.of(attempt.name, now_s).times,
-            self._failures.of((attempt.source,), now_s).times,
-        )
+    def _rank(self, attempt: _Attempt, now_s: float) -> tuple[int, bool, int]:
+        """The smaller, the sooner it is checked."""
+        is_welcome = attempt.name in self._welcome
+        times = self._failures.of(attempt.name, now_s).times
+        if not is_welcome:
+            times += self._failures.of((attempt.source,), now_s).times
+        return times, not is_welcome, self._turns.get(attempt.source, 0)
 
     def _next(self) -> None:
         """Check as many as can be checked now."""
         now_s = asyncio.get_running_loop().time()
-        for attempt in sorted(self._waiting, key=lambda each: self._rank(each, now_s)):
-            if self._checking >= MAX_CHECKS:
-                break
+        while self._waiting and self._checking < MAX_CHECKS:
+            everyone = itertools.chain.from_iterable(self._waiting.values())
+            attempt = min(everyone, key=lambda each: self._rank(each, now_s))
             self._end(attempt, is_checked=not attempt.turn.done() and not attempt.is_gone())
 
 
