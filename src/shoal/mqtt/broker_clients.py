@@ -32,6 +32,7 @@ from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.connection.connection import Connection
 from shoal.mqtt.connection.effects import Ask, ClientEffect, Close, HalfClose, Write
 from shoal.mqtt.connection.house import Guest
+from shoal.mqtt.connection.rates import Rates
 from shoal.mqtt.connection.unfinished import MOST_OF_CLIENTS, MOST_OF_STRANGERS, Unfinished
 from shoal.mqtt.content import Json
 from shoal.mqtt.door.network import Door
@@ -98,6 +99,7 @@ class BrokerClients:
         self.subscriptions = Subscriptions(self.door, json)
         self.subscribing = Subscribing(limits, self.subscriptions, self.retained, json)
         self._timers = Timers()
+        self.rates = Rates(limits, self.statistics, self._timers)
         # What is for many is handed out in turns.
         self.spreading = Spreading(self._timers)
         self._fan_out = FanOut(self.subscriptions, self.statistics, self.spreading)
@@ -163,6 +165,7 @@ class BrokerClients:
         self._due = Due(
             self._timers,
             self.spreading,
+            self.rates,
             self.sessions,
             self._leaving,
             self._presence,
@@ -237,6 +240,7 @@ class BrokerClients:
         self.backlog.maximum_bytes = limits.maximum_all_queued_bytes
         self.retained.maximum = limits.maximum_retained_messages
         self.retained.maximum_bytes = limits.maximum_retained_bytes
+        self.rates.renew(limits)
         self._renewing.begin(limits, permissions, now_us)
         self._system_topics.renew(limits, now_us)
         return self.take_effects()
@@ -323,6 +327,7 @@ class BrokerClients:
         """A connection ended; it has a session if its client was let in."""
         self._timers.cancel((SILENCE_TIMER, connection))
         self.patience.left(connection, now_us)
+        self.rates.go_on(connection)
         if session is not None:
             self.statistics.connected -= 1
             if self.door is not None:

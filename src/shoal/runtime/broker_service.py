@@ -400,6 +400,7 @@ class BrokerService:
                 "deliveries": statistics.deliveries,
                 "dropped": self.door.clients.sessions.dropped,
                 "refused": statistics.publications_refused,
+                "slowed": statistics.slowed,
                 "refusals": [
                     {"what": what, "reason": reason, "count": count}
                     for (what, reason), count in statistics.notices.refusals.items()

@@ -10,6 +10,7 @@ from shoal.mqtt.access import Admission, Credentials
 from shoal.mqtt.codec.packets import Connect, Will
 from shoal.mqtt.connection.connecting import Terms
 from shoal.mqtt.connection.effects import ClientEffect
+from shoal.mqtt.connection.rates import Rates
 from shoal.mqtt.connection.unfinished import Unfinished
 from shoal.mqtt.door.network import Door
 from shoal.mqtt.limits import Limits
@@ -50,6 +51,8 @@ class House(Protocol):
     # Packets whose ends have not come, of clients and of those that are not let in yet.
     unfinished: Unfinished
     unfinished_strangers: Unfinished
+    # How fast clients may publish.
+    rates: Rates
     # While a message is handed to many, nothing is taken either.
     spreading: Spreading
 

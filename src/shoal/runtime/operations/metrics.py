@@ -54,6 +54,7 @@ _MQTT = {
 _MQTT_COUNTERS = {
     "dropped": ("shoal_mqtt_dropped", "Deliveries that queues had no room for."),
     "refused": ("shoal_mqtt_refused", "Publications of MQTT clients that were refused."),
+    "slowed": ("shoal_mqtt_slowed", "Times that clients above their rates were made to wait."),
 }
 _JOURNAL = {
     "bytes": ("shoal_journal_bytes", "The journal's files."),
