@@ -59,7 +59,7 @@ from shoal.mqtt.sessions.subscribed.subscriptions import Subscriptions
 from shoal.mqtt.sessions.subscribing import Subscribing
 from shoal.mqtt.sessions.system_topics import SystemTopics
 from shoal.mqtt.statistics import Statistics
-from shoal.mqtt.timers import SILENCE_TIMER, Timers
+from shoal.mqtt.timers import EXPIRY_TIMER, SILENCE_TIMER, Timers
 
 
 class BrokerClients:
@@ -315,6 +315,14 @@ class BrokerClients:
         self.statistics.entered()
         return session, present
 
+    def let_expire(self, connection: ClientConnection, at_us: int) -> None:
+        """End a connection at this time."""
+        self._timers.set((EXPIRY_TIMER, connection), at_us)
+
+    def check_subscriptions(self, session: Session, permissions: Permissions, now_us: int) -> None:
+        """Take back the subscriptions that a client that comes again may not have any more."""
+        self._renewing.check(session, permissions, now_us)
+
     def left(
         self,
         connection: ClientConnection,
@@ -328,6 +336,7 @@ class BrokerClients:
         self._timers.cancel((SILENCE_TIMER, connection))
         self.patience.left(connection, now_us)
         self.rates.go_on(connection)
+        self._timers.cancel((EXPIRY_TIMER, connection))
         if session is not None:
             self.statistics.connected -= 1
             if self.door is not None:

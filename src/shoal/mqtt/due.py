@@ -14,7 +14,7 @@ from shoal.mqtt.sessions.spreading import Spreading
 from shoal.mqtt.sessions.subscribed.leaving import LEAVING_TIMER, Leaving
 from shoal.mqtt.sessions.subscribed.presence import PRESENCE_TIMER, Presence
 from shoal.mqtt.sessions.system_topics import SystemTopics
-from shoal.mqtt.timers import SILENCE_TIMER, Timers
+from shoal.mqtt.timers import EXPIRY_TIMER, SILENCE_TIMER, Timers
 
 # Sessions that end at once, and wills that are published: as much work as some 300 subscriptions
 # that are taken back, a session as much as several, is done in one go.
@@ -79,6 +79,9 @@ class Due:
                     self._sessions.patience.go_on(connection, now_us)
                 case (str(kind), Connection() as connection) if kind == RATE_TIMER:
                     self._rates.go_on(connection)
+                case (str(kind), Connection() as connection) if kind == EXPIRY_TIMER:
+                    left -= SESSION_WORK
+                    connection.expire(now_us)
                 case (str(kind), str(client_id)) if kind == SESSION_TIMER:
                     session = self._sessions[client_id]
                     left -= SESSION_WORK + session.queued + len(session.subscriptions)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from shoal.model import Filter
-from shoal.mqtt.access import Admission, Credentials
+from shoal.mqtt.access import Admission, Credentials, Permissions
 from shoal.mqtt.codec.packets import Connect, Will
 from shoal.mqtt.connection.connecting import Terms
 from shoal.mqtt.connection.effects import ClientEffect
@@ -81,6 +81,12 @@ class House(Protocol):
 
     def enter(self, guest: Guest, now_us: int) -> tuple[Session, bool]:
         """Let a client in; its session, and whether it was there before."""
+
+    def let_expire(self, connection: ClientConnection, at_us: int) -> None:
+        """End a connection at this time (see `Connection.expire`)."""
+
+    def check_subscriptions(self, session: Session, permissions: Permissions, now_us: int) -> None:
+        """Take back the subscriptions that a client that comes again may not have any more."""
 
     def left(
         self,
