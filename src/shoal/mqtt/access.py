@@ -20,6 +20,7 @@ class Credentials(msgspec.Struct, frozen=True, kw_only=True):
     """What a client says about itself, and what its transport knows.
 
     `certificate` names it; `listener` is which of the broker's it came by, as network files say.
+    `known` is what the `Access` that let it in keeps of it.
     """
 
     client_id: str
@@ -28,6 +29,7 @@ class Credentials(msgspec.Struct, frozen=True, kw_only=True):
     certificate: str | None = None
     address: str | None = None
     listener: str = "mqtt"
+    known: object = None
 
     def __repr__(self) -> str:
         # Never with the password: this ends up in logs.
@@ -63,7 +65,10 @@ class Admission(msgspec.Struct, frozen=True):
     """The answer to a CONNECT: success with permissions, or a reason code of CONNACK, and why.
 
     `user` is who the client is, by whatever name; empty for whoever is let in without one.
-    `server` is where to go instead, with the reason codes that say so.
+    `server` is where to go instead, with the reason codes that say so.  The client may stay
+    connected for `lasts_us`.  If `checks_session`, the subscriptions that a session has already are
+    checked: the permissions are not those of rules that `Access.permissions` knows.  `known` is
+    kept in the client's `Credentials`.
     """
 
     reason_code: ReasonCode = ReasonCode.SUCCESS
@@ -71,6 +76,9 @@ class Admission(msgspec.Struct, frozen=True):
     reason: str | None = None
     user: str = ""
     server: str | None = None
+    lasts_us: int | None = None
+    checks_session: bool = False
+    known: object = None
 
 
 class Access(Protocol):

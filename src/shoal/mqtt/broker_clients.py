@@ -33,6 +33,7 @@ from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.connection.connection import Connection
 from shoal.mqtt.connection.effects import Ask, ClientEffect, Close, HalfClose, Write
 from shoal.mqtt.connection.house import Guest
+from shoal.mqtt.connection.rates import Rates
 from shoal.mqtt.connection.unfinished import MOST_OF_CLIENTS, MOST_OF_STRANGERS, Unfinished
 from shoal.mqtt.content import AttributeReader
 from shoal.mqtt.door.network import Door
@@ -59,7 +60,7 @@ from shoal.mqtt.sessions.subscribed.subscriptions import Subscriptions
 from shoal.mqtt.sessions.subscribing import Subscribing
 from shoal.mqtt.sessions.system_topics import SystemTopics
 from shoal.mqtt.statistics import Statistics
-from shoal.mqtt.timers import SILENCE_TIMER, Timers
+from shoal.mqtt.timers import EXPIRY_TIMER, SILENCE_TIMER, Timers
 
 
 class BrokerClients:
@@ -100,6 +101,7 @@ class BrokerClients:
         self.subscriptions = Subscriptions(self.door, reader)
         self.subscribing = Subscribing(limits, self.subscriptions, self.retained, json)
         self._timers = Timers()
+        self.rates = Rates(limits, self.statistics, self._timers)
         # What is for many is handed out in turns.
         self.spreading = Spreading(self._timers)
         self._fan_out = FanOut(self.subscriptions, self.statistics, self.spreading)
@@ -165,6 +167,7 @@ class BrokerClients:
         self._due = Due(
             self._timers,
             self.spreading,
+            self.rates,
             self.sessions,
             self._leaving,
             self._presence,
@@ -239,6 +242,7 @@ class BrokerClients:
         self.backlog.maximum_bytes = limits.maximum_all_queued_bytes
         self.retained.maximum = limits.maximum_retained_messages
         self.retained.maximum_bytes = limits.maximum_retained_bytes
+        self.rates.renew(limits)
         self._renewing.begin(limits, permissions, now_us)
         self._system_topics.renew(limits, now_us)
         return self.take_effects()
@@ -313,6 +317,14 @@ class BrokerClients:
         self.statistics.entered()
         return session, present
 
+    def let_expire(self, connection: ClientConnection, at_us: int) -> None:
+        """End a connection at this time."""
+        self._timers.set((EXPIRY_TIMER, connection), at_us)
+
+    def check_subscriptions(self, session: Session, permissions: Permissions, now_us: int) -> None:
+        """Take back the subscriptions that a client that comes again may not have any more."""
+        self._renewing.check(session, permissions, now_us)
+
     def left(
         self,
         connection: ClientConnection,
@@ -325,6 +337,8 @@ class BrokerClients:
         """A connection ended; it has a session if its client was let in."""
         self._timers.cancel((SILENCE_TIMER, connection))
         self.patience.left(connection, now_us)
+        self.rates.go_on(connection)
+        self._timers.cancel((EXPIRY_TIMER, connection))
         if session is not None:
             self.statistics.connected -= 1
             if self.door is not None:

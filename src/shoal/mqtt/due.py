@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from shoal.mqtt.connection.connection import Connection
+from shoal.mqtt.connection.rates import RATE_TIMER, Rates
 from shoal.mqtt.federation.federation import Federation
 from shoal.mqtt.federation.roaming.fetching import WAITING_TIMER
 from shoal.mqtt.federation.roaming.questions import ASKING_TIMER
@@ -13,7 +14,7 @@ from shoal.mqtt.sessions.spreading import Spreading
 from shoal.mqtt.sessions.subscribed.leaving import LEAVING_TIMER, Leaving
 from shoal.mqtt.sessions.subscribed.presence import PRESENCE_TIMER, Presence
 from shoal.mqtt.sessions.system_topics import SystemTopics
-from shoal.mqtt.timers import SILENCE_TIMER, Timers
+from shoal.mqtt.timers import EXPIRY_TIMER, SILENCE_TIMER, Timers
 
 # Sessions that end at once, and wills that are published: as much work as some 300 subscriptions
 # that are taken back, a session as much as several, is done in one go.
@@ -34,6 +35,7 @@ class Due:
         self,
         timers: Timers,
         spreading: Spreading,
+        rates: Rates,
         sessions: Sessions,
         leaving: Leaving,
         presence: Presence,
@@ -43,6 +45,7 @@ class Due:
     ) -> None:
         self._timers = timers
         self._spreading = spreading
+        self._rates = rates
         self._sessions = sessions
         self._leaving = leaving
         self._presence = presence
@@ -74,6 +77,11 @@ class Due:
                         self._timers.set(key, now_us + 1)
                 case (str(kind), Connection() as connection) if kind == PATIENCE_TIMER:
                     self._sessions.patience.go_on(connection, now_us)
+                case (str(kind), Connection() as connection) if kind == RATE_TIMER:
+                    self._rates.go_on(connection)
+                case (str(kind), Connection() as connection) if kind == EXPIRY_TIMER:
+                    left -= SESSION_WORK
+                    connection.expire(now_us)
                 case (str(kind), str(client_id)) if kind == SESSION_TIMER:
                     session = self._sessions[client_id]
                     left -= SESSION_WORK + session.queued + len(session.subscriptions)

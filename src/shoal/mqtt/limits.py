@@ -44,6 +44,10 @@ _RANGES = (
     ("connect_timeout_s", 1, _LARGE),
     ("maximum_connections", 1, _LARGE),
     ("maximum_moves_per_hour", 0, _LARGE),
+    ("maximum_messages_per_s", 0, _LARGE),
+    ("maximum_bytes_per_s", 0, _LARGE),
+    ("maximum_user_messages_per_s", 0, _LARGE),
+    ("maximum_user_bytes_per_s", 0, _LARGE),
     ("statistics_interval_s", 0, _LARGE),
 )
 
@@ -108,6 +112,14 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     maximum_moves_per_hour      how often a client may be sent to another broker, at whichever
                                 brokers it was, by the operator or by a system; a broker that is
                                 drained sends it on all the same
+    maximum_messages_per_s      publications of one client at this broker, in the long run; the
+                                bucket holds one second of it.  A client above it is read more
+                                slowly and stays connected; 0: no limit
+    maximum_bytes_per_s         the same, in bytes of PUBLISH packets; MQTT 5 is refused one that
+                                takes more than 10 s of it by itself, above QoS 0 (0x97)
+    maximum_user_messages_per_s  as maximum_messages_per_s, of all clients of one user together;
+                                a client without a user name is a user by itself
+    maximum_user_bytes_per_s    the same, in bytes
     statistics_interval_s       how often the `$SYS` topics are published; 0: never
     queries_in_topic_filters    `topic?attribute=value` in a topic filter; without, a question mark
                                 is like any character
@@ -141,6 +153,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     connect_timeout_s: int = 10
     maximum_connections: int = 100_000
     maximum_moves_per_hour: int = 20
+    maximum_messages_per_s: int = 0
+    maximum_bytes_per_s: int = 0
+    maximum_user_messages_per_s: int = 0
+    maximum_user_bytes_per_s: int = 0
     statistics_interval_s: int = 10
     queries_in_topic_filters: bool = True
 

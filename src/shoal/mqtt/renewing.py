@@ -8,8 +8,8 @@ may have 100,000.  What waits in a session already stays there.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
-from itertools import chain
 
 from shoal.mqtt.access import ALL_PERMISSIONS, Credentials, Permissions
 from shoal.mqtt.codec.reason_codes import ReasonCode
@@ -42,7 +42,7 @@ class Renewing:
         self._permissions = permissions
         self._problems = problems
         self._timers = timers
-        self._steps: Iterator[int] = iter(())
+        self._steps: deque[Iterator[int]] = deque()
         self._now_us = 0
 
     def begin(
@@ -57,17 +57,25 @@ class Renewing:
         """
         for session in self._sessions:
             session.limits = limits
-        self._steps = chain(self._renew_all(permissions), self._check_all())
+        self._steps = deque((self._renew_all(permissions), self._check_all()))
         self.due(now_us)
+
+    def check(self, session: Session, permissions: Permissions, now_us: int) -> None:
+        """A client has come again to its session, with other permissions perhaps."""
+        if permissions is not ALL_PERMISSIONS:
+            self._steps.append(self._check(session, permissions))
+            self._timers.set((RENEWING_TIMER,), now_us)
 
     def due(self, now_us: int) -> None:
         """Go on."""
         self._now_us, left = now_us, MOST_AT_ONCE
-        for work in self._steps:
-            left -= work
-            if left <= 0:
-                self._timers.set((RENEWING_TIMER,), now_us + 1)  # others have their turn before
-                return
+        while self._steps:
+            for work in self._steps[0]:
+                left -= work
+                if left <= 0:
+                    self._timers.set((RENEWING_TIMER,), now_us + 1)  # others have their turn before
+                    return
+            self._steps.popleft()
 
     def _renew_all(self, permissions: Callable[[Credentials], Permissions | None]) -> Iterator[int]:
         """Each step is so much work; clients that connect from now on are judged by new rules."""
@@ -99,7 +107,8 @@ class Renewing:
         taken_back = 0
         for subscription in list(session.subscriptions.values()):
             text, work = subscription.text, FILTER_WORK
-            is_there = session.subscriptions.get(text) is subscription
+            is_there = self._sessions.get(session.client_id) is session
+            is_there = is_there and session.subscriptions.get(text) is subscription
             if is_there and not permissions.may_subscribe(subscription.wanted_topics):
                 work += self._subscribing.take_back(session, text)[1]
                 taken_back += 1

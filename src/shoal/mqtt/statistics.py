@@ -32,6 +32,7 @@ class Statistics:
         "retained",
         "routed",
         "sessions",
+        "slowed",
         "started_us",
         "subscriptions",
         "unread_payloads",
@@ -46,6 +47,8 @@ class Statistics:
         self.publications_received = 0
         self.publications_refused = 0
         self.publications_dropped = 0
+        # How often a client above its rate was made to wait.
+        self.slowed = 0
         self.deliveries = 0
         self.protocol_errors = 0
         # Publications whose payload should be JSON and is not.

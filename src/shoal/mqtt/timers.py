@@ -16,6 +16,8 @@ from typing import Any
 
 # With a connection: when its client will have been silent for too long.
 SILENCE_TIMER = "silence"
+# With a connection: when what let its client in expires.
+EXPIRY_TIMER = "expiry"
 # Entries of the heap that no longer hold are dropped when they outnumber those that do.
 _STALE_MINIMUM = 1_000
 

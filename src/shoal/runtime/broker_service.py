@@ -253,7 +253,7 @@ class BrokerService:
         restart.  TlsError, AccessError when files cannot be used; nothing is changed then.
         """
         # All is tried before anything is changed.
-        access = NetworkAccess(network.access)
+        access = NetworkAccess(network.access, self._access)
         tables = self._certificates.renewable(network)
         before, people = self.network, self._people
         if "admin" in tables:
@@ -266,6 +266,7 @@ class BrokerService:
         if self._certificates.authorities.lacks_some_of(authorities):
             permissions = self.door.certified(self._certificates.authorities.signed, permissions)
         self.door.renew(network.limits, access, permissions)
+        self._closing = asyncio.ensure_future(former.close(after=access))
         self.network = msgspec.structs.replace(self.network, **tables)
         self.changed = changes(before, self.network, people, self._people)
         return changed_keys(self.network, network)
@@ -327,6 +328,7 @@ class BrokerService:
         self.node.stop()
         if self.trace is not None:
             await self.trace.stop()
+        await self._access.close()
         await self.admin.stop()
         _log.info("stopped")
 
@@ -401,6 +403,7 @@ class BrokerService:
                 "dropped": self.door.clients.sessions.dropped,
                 "refused": statistics.publications_refused,
                 "unread_payloads": statistics.unread_payloads,
+                "slowed": statistics.slowed,
                 "refusals": [
                     {"what": what, "reason": reason, "count": count}
                     for (what, reason), count in statistics.notices.refusals.items()

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -173,6 +174,8 @@ _FILES = {
     "tls": ("authority", "certificate", "key"),
     "client_tls": ("authority", "certificate", "key"),
     "access": ("passwords",),
+    "access.http": ("authority", "bearer_file"),
+    "access.jwt": ("key_file", "secret_file", "authority"),
     "admin": ("authority", "certificate", "key", "passwords", "operator_authority"),
     "storage": ("folder",),
     "trace": ("folder",),
@@ -189,13 +192,24 @@ def load_network(path: Path) -> Network:
 
 def located(network: Network, folder: Path) -> Network:
     """The network with whole paths of the files that it names, which are relative to a folder."""
-    changed = {}
     for name, keys in _FILES.items():
-        section = getattr(network, name)
+        section = _table(network, name)
         if section is not None:
             paths = {key: str(folder / text) for key in keys if (text := getattr(section, key))}
-            changed[name] = msgspec.structs.replace(section, **paths)
-    return msgspec.structs.replace(network, **changed)
+            network = _with_table(network, name, msgspec.structs.replace(section, **paths))
+    return network
+
+
+def _table(network: Network, name: str) -> Any:
+    """A table of the file by its name, `access.http`."""
+    return attrgetter(name)(network)
+
+
+def _with_table(network: Network, name: str, section: Any) -> Network:
+    outer, _, inner = name.partition(".")
+    if inner:
+        section = msgspec.structs.replace(getattr(network, outer), **{inner: section})
+    return msgspec.structs.replace(network, **{outer: section})
 
 
 def parse_network(data: dict[str, Any], label: str = NETWORK) -> Network:
@@ -360,7 +374,7 @@ def _access_problems(network: Network) -> list[str]:
     access, found = network.access, []
     clients = [key for each in network.brokers for key in each.listeners() if key in FOR_CLIENTS]
     certified = network.client_tls is not None and network.client_tls.authority
-    if clients and not (access.anonymous or access.passwords or certified):
+    if clients and not (access.anonymous or access.passwords or access.knows_others or certified):
         found.append("access: nobody is let in; set anonymous = true or name passwords = a file")
     if network.client_tls is None and {"mqtts", "wss"} & set(clients):
         found.append("client_tls: is missing; listeners over TLS (mqtts, wss) need it")
@@ -417,7 +431,7 @@ def _patience_problems(network: Network) -> list[str]:
 def _missing_files(network: Network) -> list[str]:
     found = []
     for name, keys in _FILES.items():
-        section = getattr(network, name)
+        section = _table(network, name)
         for key in keys if section is not None and name not in _MADE else ():
             pattern = getattr(section, key)
             # A broker has its own key; those of others need not be here.

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import urllib.parse
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Literal
@@ -122,6 +123,73 @@ class RuleSection(Section, frozen=True, kw_only=True):
                     raise ValueError(f"{key}: {error}") from None
 
 
+class HttpUsersSection(Section, frozen=True, kw_only=True):
+    """Users that an HTTP service knows: it is asked about a client that no password file lists.
+    It needs `pip install 'shoal[access]'`.
+
+    url           where the service is asked, by POST; empty: nowhere
+    authority     who signed the service's certificate; else one that the system trusts
+    bearer_file   a file with the token that the broker shows the service
+    timeout_s     an answer that takes longer counts as none: the client is refused (0x88)
+    cache_s       so long an answer is not asked for again; 0: each time
+    """
+
+    url: str = ""
+    authority: str = ""
+    bearer_file: str = ""
+    timeout_s: Annotated[float, msgspec.Meta(gt=0, le=60)] = 5.0
+    cache_s: Cost = 60.0
+
+    def __post_init__(self) -> None:
+        _check_url("url", self.url)
+
+
+class TokensSection(Section, frozen=True, kw_only=True):
+    """Users whose passwords are signed tokens (JWT, RFC 7519).  One of the three keys says how
+    they are signed.  They need `pip install 'shoal[access]'`.
+
+    key_file          a public key, as PEM (RS, PS and ES of 256 to 512 bits, EdDSA)
+    secret_file       a secret of 32 bytes or more that signer and brokers share (HS256 to HS512)
+    jwks_url          where the signer has its public keys, read anew every five minutes
+    authority         who signed that server's certificate; else one that the system trusts
+    audience          must be among those of the token
+    issuer            must be the token's
+    user              the claim that says who the user is
+    publish           the claim with topic filters of what the user may publish, as in rules
+    subscribe         the claim with topic filters of what the user may ask for, as in rules
+    ends_connections  a connection ends when its token does (0x87); else a token counts only when
+                      its client connects
+    """
+
+    key_file: str = ""
+    secret_file: str = ""
+    jwks_url: str = ""
+    authority: str = ""
+    audience: str = ""
+    issuer: str = ""
+    user: Text = "sub"
+    publish: Text = "publish"
+    subscribe: Text = "subscribe"
+    ends_connections: bool = True
+
+    def __post_init__(self) -> None:
+        _check_url("jwks_url", self.jwks_url)
+        if sum(map(bool, (self.key_file, self.secret_file, self.jwks_url))) > 1:
+            raise ValueError("give one of key_file, secret_file and jwks_url")
+
+    @property
+    def is_on(self) -> bool:
+        return bool(self.key_file or self.secret_file or self.jwks_url)
+
+
+def _check_url(key: str, url: str) -> None:
+    parts = urllib.parse.urlsplit(url)
+    if url and not (parts.scheme in ("http", "https") and parts.hostname):
+        raise ValueError(f"{key}: {url!r} is no address such as https://users.example.org/mqtt")
+    if parts.username is not None:  # it would be in the log
+        raise ValueError(f"{key}: must not have a name or a password in it")
+
+
 class AccessSection(Section, frozen=True, kw_only=True):
     """Who is let in, and what they may do.  Without users and `anonymous`, nobody is let in.
 
@@ -131,12 +199,21 @@ class AccessSection(Section, frozen=True, kw_only=True):
                 own host (`https://app.example.org`; `*` is anywhere).  Where clients need not say
                 who they are, and without TLS, that is an address or a name of the network file
     rules       what users may do; without any, everything
+    http        a service that knows users
+    jwt         signed tokens that name users
     """
 
     anonymous: bool = False
     passwords: str = ""
     origins: tuple[str, ...] = ()
     rules: tuple[RuleSection, ...] = ()
+    http: HttpUsersSection = HttpUsersSection()
+    jwt: TokensSection = TokensSection()
+
+    @property
+    def knows_others(self) -> bool:
+        """Whether there may be users that no password file lists, and who have no certificate."""
+        return bool(self.http.url) or self.jwt.is_on
 
 
 class ClientTlsSection(Section, frozen=True, kw_only=True):

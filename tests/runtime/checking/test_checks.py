@@ -259,3 +259,34 @@ def test_folders_that_cannot_be(folder: Folder, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("os.access", lambda path, mode: False)
     (text,) = folder.faults()
     assert text.startswith("storage.folder: data/b1: you may not write to")
+
+
+def test_users_that_others_know(folder: Folder) -> None:
+    """A rule may name a user that a service or a token names; keys and addresses are checked."""
+    rules = [{"user": "bob", "publish": ["b/#"]}]
+    access: dict[str, Any] = {"http": {"url": "http://192.0.2.1/users"}, "rules": rules}
+    assert folder.faults(access=access) == []
+    (warning,) = folder.warnings(access=access)
+    assert warning.startswith("access.http.url: http://192.0.2.1/users goes without TLS")
+
+
+def access_faults(folder: Folder, **access: Any) -> list[str]:
+    return folder.faults(access={"anonymous": True} | access)
+
+
+def test_keys_of_tokens_and_addresses(folder: Folder) -> None:
+    (folder.path / "secret").write_bytes(b"short")
+    assert access_faults(folder, jwt={"secret_file": "secret"}) == [
+        "access.jwt: secret: has fewer than 32 bytes"
+    ]
+    assert access_faults(folder, jwt={"audience": "mqtt"}) == [
+        "access.jwt: give key_file, secret_file or jwks_url; without, no token is taken"
+    ]
+    assert access_faults(folder, jwt={"key_file": "none.pem"}) == [
+        "access.jwt.key_file: no file none.pem"
+    ]
+    (fault,) = access_faults(folder, jwt={"jwks_url": "example.org"})
+    assert "is no address such as" in fault
+    (fault,) = access_faults(folder, http={"url": "https://me:hidden@example.org/"})
+    assert "must not have a name or a password in it" in fault
+    assert "hidden" not in fault

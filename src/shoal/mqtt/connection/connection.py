@@ -157,6 +157,10 @@ class Connection(Standing):
         if self._serving is not None:
             self._serving.grant(permissions)
 
+    def expire(self, now_us: int) -> None:
+        """What the client was let in by has expired."""
+        self.disconnect(ReasonCode.NOT_AUTHORIZED, "what let you in has expired", now_us)
+
     def give_up(self, reason: str, now_us: int) -> None:
         """Its packet, whose end has not come, has to go."""
         self.disconnect(ReasonCode.QUOTA_EXCEEDED, reason, now_us)
@@ -379,6 +383,10 @@ class Connection(Standing):
         guest = entering.let_in(admission, self.outlet)
         self.credentials = entering.credentials
         session, present = self._house.enter(guest, now_us)
+        if admission.lasts_us is not None:
+            self._house.let_expire(self, now_us + admission.lasts_us)
+        if present and admission.checks_session:
+            self._house.check_subscriptions(session, admission.permissions, now_us)
         self.state, self._entering = State.CONNECTED, None
         self._serving = Serving(
             self._house,

@@ -58,7 +58,9 @@ class Entering:
 
     def let_in(self, admission: Admission, outlet: ClientOutlet) -> Guest:
         """The client as it is let in; its password is needed no more."""
-        self.credentials = msgspec.structs.replace(self.credentials, password=None)
+        self.credentials = msgspec.structs.replace(
+            self.credentials, password=None, known=admission.known
+        )
         client_id = self.connect.client_id or self._house.new_client_id()
         return Guest(self.connect, client_id, admission.user, self.terms, self._promises, outlet)
 

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from shoal.model import Filter
-from shoal.mqtt.access import Admission, Credentials
+from shoal.mqtt.access import Admission, Credentials, Permissions
 from shoal.mqtt.codec.packets import Connect, Will
 from shoal.mqtt.connection.connecting import Terms
 from shoal.mqtt.connection.effects import ClientEffect
+from shoal.mqtt.connection.rates import Rates
 from shoal.mqtt.connection.unfinished import Unfinished
 from shoal.mqtt.door.network import Door
 from shoal.mqtt.limits import Limits
@@ -50,6 +51,8 @@ class House(Protocol):
     # Packets whose ends have not come, of clients and of those that are not let in yet.
     unfinished: Unfinished
     unfinished_strangers: Unfinished
+    # How fast clients may publish.
+    rates: Rates
     # While a message is handed to many, nothing is taken either.
     spreading: Spreading
 
@@ -78,6 +81,12 @@ class House(Protocol):
 
     def enter(self, guest: Guest, now_us: int) -> tuple[Session, bool]:
         """Let a client in; its session, and whether it was there before."""
+
+    def let_expire(self, connection: ClientConnection, at_us: int) -> None:
+        """End a connection at this time (see `Connection.expire`)."""
+
+    def check_subscriptions(self, session: Session, permissions: Permissions, now_us: int) -> None:
+        """Take back the subscriptions that a client that comes again may not have any more."""
 
     def left(
         self,

@@ -7,6 +7,7 @@
 | too many levels, MQTT 5 | PUBACK, 0x90 | PUBREC, 0x90 | |
 | either, 3.1.1 | PUBACK | remembered, PUBREC | PUBREC |
 | cannot be kept, MQTT 5 | PUBACK, 0x97 | PUBREC, 0x97 | PUBREC |
+| far beyond the rate, MQTT 5 | PUBACK, 0x97 | PUBREC, 0x97 | PUBREC |
 | cannot be kept, 3.1.1 | closed | closed | PUBREC |
 
 PUBREL forgets what is remembered, and is answered by PUBCOMP.
@@ -41,6 +42,9 @@ from shoal.mqtt.door.owed import Owed
 from shoal.mqtt.messages import Message, message_of_publish
 from shoal.mqtt.sessions.session import Session
 from shoal.mqtt.sessions.subscribed.subscriptions import SHORT, TESTS_PER_WORK, alone
+
+# Why a publication is refused that its client may not send at its rate.
+_BEYOND_RATE = "it is larger than the rates of [limits] allow"
 
 _PUBACK, _PUBREC, _PUBCOMP = 0x40, 0x50, 0x70
 # Topics of a connection whose permission is remembered; then all are forgotten.
@@ -161,6 +165,8 @@ class Incoming:
                 )
         if qos:
             refusal = self._house.reason_to_refuse(now_us)
+            if not refusal and self.is_beyond_rate(packet):
+                refusal = _BEYOND_RATE
             if refusal:
                 self._refuse(qos, packet_id, refusal, topic)
                 return 1
@@ -200,6 +206,12 @@ class Incoming:
         if filters and not is_little:
             work += self._house.subscribing.work_of_content(message, filters)
         return work
+
+    def is_beyond_rate(self, packet: Publish) -> bool:
+        """Whether a publication is refused because waiting would pay for it too slowly."""
+        rates = self._house.rates
+        can_refuse = packet.qos and self._outlet.version == MQTT_5
+        return rates.is_on and bool(can_refuse) and rates.is_too_large(packet.size)
 
     def _count_refusal(self, code: ReasonCode, topic: str, why: str) -> None:
         statistics = self._house.statistics

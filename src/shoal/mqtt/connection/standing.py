@@ -34,6 +34,7 @@ class Standing:
         "credentials",
         "is_held",
         "is_moving",
+        "is_over_rate",
         "is_spreading",
         "is_waiting",
         "last_received_us",
@@ -64,6 +65,8 @@ class Standing:
         self.is_spreading = False
         # Whether it waits for clients that read more slowly than it sends (see `patience`).
         self.is_waiting = False
+        # Whether it waits because its client publishes faster than it may (see `rates`).
+        self.is_over_rate = False
         self._held = Held(house)
         # Where the bytes of a packet are counted whose end has not come.
         self._waits_for_end: Unfinished | None = None
@@ -113,7 +116,9 @@ class Standing:
         """Whether what the client sends is not taken now, since it is owed too many answers, or
         not everybody has heard what it promises, or the driver says so.
         """
-        if self.is_held or self.is_moving or self.is_spreading or self.is_waiting:
+        if self.is_held or self.is_moving or self.is_spreading:
+            return True
+        if self.is_waiting or self.is_over_rate:
             return True
         house = self._house
         if house.is_held or house.spreading.is_on or house.is_sharing:

@@ -159,7 +159,9 @@ class Newcomer:
         self.owner: Any = None
         self.credentials = Credentials(client_id=control.client_id)
         self.party = Party(control.client_id, None, None)
-        self.is_waiting = self.is_moving = self.is_spreading = self.is_closed = False
+        self.is_waiting = self.is_over_rate = self.is_moving = self.is_spreading = (
+            self.is_closed
+        ) = False
         self.follows = self.owes = False
         self._control = control
         self._enter = enter

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import re
+import urllib.parse
 from collections.abc import Iterator
 
+from shoal.runtime.addresses import Address
 from shoal.runtime.checking.findings import Finding
 from shoal.runtime.doors.entry.access import EVERYBODY, AccessError, read_users
+from shoal.runtime.doors.entry.outside import Outside
+from shoal.runtime.doors.entry.web import MissingError
 from shoal.runtime.network_file import Network
+from shoal.runtime.network_sections import TokensSection
 
 
 def people(network: Network) -> Iterator[Finding]:
     """What is wrong with users, operators and rules."""
     yield from _users(network)
+    yield from _outside(network)
     yield from _operators(network)
     yield from _origins(network)
 
@@ -37,6 +43,8 @@ def _users(network: Network) -> Iterator[Finding]:
             )
         elif rule.user not in ("", EVERYBODY) and rule.user not in users:
             listed = f"{path} lists no such user" if path else "there is no access.passwords"
+            if access.knows_others:
+                continue  # and nobody here can say whether others know it
             if is_certified:
                 why = f"{listed}; it must be the name in a certificate"
                 yield Finding(where, f"{rule.user!r}: {why}", True)
@@ -47,6 +55,30 @@ def _users(network: Network) -> Iterator[Finding]:
                 if pattern.startswith("$share/"):
                     why = "rules are about the topics behind $share/GROUP/; leave that out"
                     yield Finding(f"access.rules[{place}].{key}", f"{pattern!r}: {why}")
+
+
+def _outside(network: Network) -> Iterator[Finding]:
+    """What is wrong with a service that knows users, and with keys of tokens."""
+    access = network.access
+    for where, url in (("http.url", access.http.url), ("jwt.jwks_url", access.jwt.jwks_url)):
+        parts = urllib.parse.urlsplit(url)
+        if parts.scheme == "http" and not Address(parts.hostname or "", 1).is_loopback:
+            why = "goes without TLS; who reads along, or answers instead, can come in as anybody"
+            yield Finding(f"access.{where}", f"{url} {why}", True)
+    given = access.jwt
+    if not given.is_on and given != TokensSection():
+        why = "give key_file, secret_file or jwks_url; without, no token is taken"
+        yield Finding("access.jwt", why)
+    try:
+        Outside(access)
+    except MissingError as error:
+        place, _, why = str(error).partition(": ")
+        yield Finding(place, why)
+    except ValueError as error:
+        yield Finding("access.jwt" if given.is_on else "access.http", str(error))
+    except OSError as error:
+        if _is_there(str(error)):
+            yield Finding("access", str(error))
 
 
 def _operators(network: Network) -> Iterator[Finding]:

@@ -62,6 +62,7 @@ _MQTT_COUNTERS = {
         "shoal_mqtt_unread_payloads",
         "Payloads that look like JSON, or are declared so, and could not be read.",
     ),
+    "slowed": ("shoal_mqtt_slowed", "Times that clients above their rates were made to wait."),
 }
 _JOURNAL = {
     "bytes": ("shoal_journal_bytes", "The journal's files."),

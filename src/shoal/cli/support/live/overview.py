@@ -142,7 +142,7 @@ def _about(found: Mapping[str, Any], records: Mapping[str, type]) -> Iterator[tu
     if words := [_counted(key, count) for key, count in counts.items() if count]:
         yield "has", ", ".join(words)
     mqtt = found["mqtt"]
-    keys = ("sessions", "subscriptions", "retained", "dropped", "refused")
+    keys = ("sessions", "subscriptions", "retained", "dropped", "refused", "slowed")
     if words := [_counted(key, mqtt[key]) for key in keys if mqtt.get(key)]:
         yield "clients", ", ".join(words)
     if queued := mqtt.get("queued_bytes"):

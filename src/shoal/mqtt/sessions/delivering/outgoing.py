@@ -36,6 +36,8 @@ class ClientConnection(Protocol):
     credentials: Credentials
     # Whether it waits for clients that read more slowly than it sends (see `patience`).
     is_waiting: bool
+    # Whether it waits because its client publishes faster than it may (see `rates`).
+    is_over_rate: bool
     # Whether its client is about to be sent elsewhere: nothing more is taken from it.
     is_moving: bool
     # Whether what its client advertises is not known everywhere yet: what it publishes waits.

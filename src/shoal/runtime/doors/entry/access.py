@@ -1,9 +1,10 @@
 """Who may connect to a live broker, and what each user may publish and subscribe to.
 
 Who a client is: the name in its certificate, where it has one; else its user name, if the
-password is right; else nobody, who is let in only where the network file says so.  What a user
-may do: without any rules everything; with rules, what the rules for that user and those for
-everybody (`*`) grant.
+password is right, or whoever a token or an HTTP service says (see `outside`); else nobody, who is
+let in only where the network file says so.  What a user may do: without any rules everything; with
+rules, what the rules for that user and those for everybody (`*`) grant, and what the token or the
+service does.
 
 >>> rules = Rules((RuleSection(user="*", publish=("home/%u/#",), subscribe=("home/#",)),))
 >>> permissions = rules.of("ann", "c1")
@@ -23,8 +24,12 @@ from pathlib import Path
 from shoal.matching.topics.filters import topic_matches
 from shoal.mqtt.access import ALL_PERMISSIONS, Admission, Credentials, Permissions
 from shoal.mqtt.codec.reason_codes import ReasonCode
+from shoal.runtime.doors.entry.known import Known
+from shoal.runtime.doors.entry.outside import Outside
 from shoal.runtime.doors.entry.password_checks import PasswordChecks
 from shoal.runtime.doors.entry.passwords import PasswordHash, check_password, parse_passwords
+from shoal.runtime.doors.entry.tokens import lasts_us
+from shoal.runtime.doors.entry.web import MissingError
 from shoal.runtime.network_sections import AccessSection, RuleSection
 
 EVERYBODY = "*"
@@ -52,12 +57,13 @@ class Rules:
         for place, rule in enumerate(rules):
             self._places.setdefault(rule.user, []).append(place)
 
-    def of(self, user: str, client_id: str) -> Permissions:
-        """What a user may do, under this client identifier."""
-        if not self._rules:
+    def of(self, user: str, client_id: str, own: RuleSection | None = None) -> Permissions:
+        """What a user may do, under this client identifier; its `own` rules are in no file."""
+        if not self._rules and own is None:
             return ALL_PERMISSIONS
         places = [self._places.get(each, []) for each in {user, EVERYBODY}]
         mine = [self._rules[place] for place in sorted(chain.from_iterable(places))]
+        mine += [] if own is None else [own]
         return _Granted(
             [
                 [filled for each in patterns if (filled := _fill(each, user, client_id))]
@@ -138,10 +144,16 @@ def _covers(granted: str, wanted: str) -> bool:
 class NetworkAccess:
     """Lets in whom a network file lets in; passwords are checked off the loop."""
 
-    def __init__(self, section: AccessSection) -> None:
+    def __init__(self, section: AccessSection, former: NetworkAccess | None = None) -> None:
+        """`former` is the one before, of which goes on what is the same."""
         self._is_open = section.anonymous
         self._rules = Rules(section.rules)
         self.users = read_users(section.passwords, "access.passwords")
+        try:
+            before: Outside | None = None if former is None else former._outside
+            self._outside: Outside = Outside(section, before)
+        except (MissingError, OSError, ValueError) as error:
+            raise AccessError(f"access: {error}") from None
         self._owed: Credentials | None = None
         self._checks = PasswordChecks(partial(check_password, self.users))
 
@@ -149,10 +161,11 @@ class NetworkAccess:
         """The answer, or None when a password must be checked first (see `answer`)."""
         if credentials.certificate is not None:
             return self._welcome(credentials.certificate, credentials)
-        if credentials.username is None:
-            return self._welcome("", credentials) if self._is_open else _NOBODY
-        if not self.users and self._is_open:
-            return self._welcome("", credentials)  # names mean nothing here
+        if not self._is_asked_outside(credentials):
+            if credentials.username is None:
+                return self._welcome("", credentials) if self._is_open else _NOBODY
+            if not self.users and self._is_open:
+                return self._welcome("", credentials)  # names mean nothing here
         self._owed = credentials
         return None
 
@@ -163,6 +176,9 @@ class NetworkAccess:
 
     async def answer(self, credentials: Credentials, is_gone: Callable[[], bool]) -> Admission:
         """Check a password, and answer; `is_gone` says whether the client has hung up."""
+        if self._is_asked_outside(credentials):
+            found = await self._outside.ask(credentials, is_gone)
+            return self._welcome_known(found, credentials) if isinstance(found, Known) else found
         user, password = credentials.username or "", credentials.password or b""
         right = await self._checks.check(user, password, credentials.address, is_gone)
         if right is None:
@@ -179,9 +195,22 @@ class NetworkAccess:
             return None
         return now[1] if includes(now[1], before[1]) else None
 
-    def _standing(self, credentials: Credentials) -> tuple[PasswordHash | None, Permissions] | None:
-        """What a client's password is, and what it may do; None if it is not let in."""
+    async def close(self, after: NetworkAccess | None = None) -> None:
+        """Ask nobody any more, but for those that go on `after` this."""
+        await self._outside.close(after._outside if after is not None else None)
+
+    def _is_asked_outside(self, credentials: Credentials) -> bool:
+        return self._outside.is_asked(credentials, credentials.username in self.users)
+
+    def _standing(self, credentials: Credentials) -> tuple[object, Permissions] | None:
+        """What a client's password is, or from where it is known, and what it may do; None if it
+        is not let in.
+        """
         client_id, user = credentials.client_id, credentials.username
+        if isinstance(found := credentials.known, Known):
+            is_in = self._outside.knows(found.source)
+            rules = self._rules.of(found.user, client_id, found.rules)
+            return (found.source, rules) if is_in else None
         if credentials.certificate is not None:
             return None, self._rules.of(credentials.certificate, client_id)
         if user is None or (not self.users and self._is_open):
@@ -190,10 +219,30 @@ class NetworkAccess:
         return None if known is None else (known, self._rules.of(user, client_id))
 
     def _welcome(self, user: str, credentials: Credentials) -> Admission:
-        return Admission(permissions=self._rules.of(user, credentials.client_id), user=user)
+        return Admission(
+            permissions=self._rules.of(user, credentials.client_id),
+            user=user,
+            checks_session=self._outside.is_on,
+        )
+
+    def _welcome_known(self, known: Known, credentials: Credentials) -> Admission:
+        client_id = credentials.client_id
+        self._outside.remember(client_id, known)
+        return Admission(
+            permissions=self._rules.of(known.user, client_id, known.rules),
+            user=known.user,
+            lasts_us=lasts_us(known),
+            checks_session=True,
+            known=known,
+        )
 
     def permissions(self, user: str, client_id: str) -> Permissions:
         """What a user may do whose client is not here."""
+        known = self._outside.granted(user, client_id)
+        if known is not None:
+            return self._rules.of(user, client_id, known.rules)
+        if self._outside.is_on and user and user not in self.users:
+            return ALL_PERMISSIONS  # it has what it was granted, until its client comes again
         return self._rules.of(user, client_id)
 
 
