@@ -23,7 +23,6 @@ characters, and names that begin with `$`, are no attributes.
 from __future__ import annotations
 
 from contextlib import suppress
-from functools import lru_cache
 from itertools import islice
 from typing import Any, Literal, NamedTuple
 
@@ -37,6 +36,7 @@ from shoal.language import (
     parse_topic_query,
     read_plain_value,
 )
+from shoal.ledger import remembered
 from shoal.model import (
     EVERYTHING,
     INTEGER_MAX,
@@ -158,7 +158,9 @@ def _topic_attributes(topic: str) -> dict[str, Value]:
     return attributes
 
 
-_short_topic_attributes = lru_cache(1_024)(_topic_attributes)
+_short_topic_attributes = remembered("attributes of topics", most=1_024, bytes_each=1_500)(
+    _topic_attributes
+)
 
 
 def _is_json(message: Message, json: Json) -> bool:
