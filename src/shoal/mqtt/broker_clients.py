@@ -181,6 +181,9 @@ class BrokerClients:
             self.door.register(ledger)
         if self.federation is not None:
             self.federation.sharing.taking.register(ledger)
+            self.federation.roaming.homes.register(ledger)
+        if self.arrivals is not None:
+            self.arrivals.register(ledger)
 
     # --- the driver's side --------------------------------------------------------------------
 

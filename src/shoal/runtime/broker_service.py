@@ -163,7 +163,7 @@ class BrokerService:
             network.no_joiners,
         )
         self.ledger = Ledger()
-        self.door.clients.register(self.ledger)
+        self.door.register(self.ledger)
         self.links.register(self.ledger)
         self._access.register(self.ledger)
         retained = Retained(self.door)

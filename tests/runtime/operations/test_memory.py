@@ -27,6 +27,8 @@ async def test_tables_have_bounds_and_users_what_waits_for_them(tmp_path: Path) 
             await until(lambda: one.figures()["memory"]["users"][0]["queued_bytes"] > 5_000)
             memory = one.figures()["memory"]
             rows = {row["name"]: row for row in memory["tables"]}
+            elsewhere = rows.pop("sessions elsewhere")  # the brokers that have them bound them
+            assert elsewhere["entries"] == 0
             for row in rows.values():
                 assert row["most_entries"] or row["most_bytes"], row
                 assert row["entries"] <= (row["most_entries"] or 2**62)
