@@ -14,7 +14,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from functools import lru_cache
 from typing import Any, Literal
 
 import msgspec
@@ -27,6 +26,7 @@ from shoal.attributes.json_texts import (
 )
 from shoal.attributes.objects import add_fields, as_value, flat_attributes
 from shoal.language import read_plain_value
+from shoal.ledger import remembered
 from shoal.model import Value
 
 # Which payloads are read: those that look like an object or a plain value, unless they are declared
@@ -137,7 +137,7 @@ def _read_plain(payload: bytes) -> tuple[str, Value] | None:
 
 
 # Most plain values are short, and come again.
-_known_plain = lru_cache(1_024)(_read_plain)
+_known_plain = remembered("plain payloads", most=1_024, bytes_each=600)(_read_plain)
 
 
 def _add_value(value: object, attributes: dict[str, Value]) -> None:

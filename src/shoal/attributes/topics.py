@@ -6,8 +6,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
+from shoal.ledger import remembered
 from shoal.model import Value
 
 TOPIC_ATTRIBUTE = "$topic"
@@ -38,4 +37,4 @@ def _read(topic: str) -> dict[str, Value]:
     return attributes
 
 
-_remembered = lru_cache(_REMEMBERED)(_read)
+_remembered = remembered("attributes of topics", most=_REMEMBERED, bytes_each=1_500)(_read)

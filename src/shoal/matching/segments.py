@@ -36,7 +36,6 @@ import math
 import sys
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -44,6 +43,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from shoal.ledger import remembered
 from shoal.matching.domains import Beyond, number_predecessor
 from shoal.matching.relations.decisions import Values, regions
 from shoal.matching.relations.ordered_sets import OrderedSet, is_empty
@@ -54,7 +54,9 @@ LOWEST = -math.inf
 HIGHEST = sys.float_info.max
 
 # A subscription's ranges are asked for wherever it is stored, passed on or rebuilt.
-CACHED_RANGES = 65_536
+CACHED_RANGES = 16_384
+# Of larger filters they are worked out each time, so that strangers cannot fill the memory.
+CACHED_SIZE = 32
 
 # As many bytes of a string as a double holds exactly: enough to order most of them.
 _STRING_BYTES = 6
@@ -118,7 +120,8 @@ class Dimension(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     def ranges(self, filter: Filter) -> tuple[Range, ...]:
         """Where the publications that a filter matches can lie; apart, ascending."""
-        return _ranges(filter, self.attribute, self.is_text)
+        find = _cached_ranges if filter.size <= CACHED_SIZE else _ranges
+        return find(filter, self.attribute, self.is_text)
 
     def cuts(self, count: int) -> tuple[float, ...]:
         """The places that divide the line into `count` segments: equal ones, or as given."""
@@ -133,7 +136,6 @@ class Dimension(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return uniform_cuts(place_of(self.low), place_of(self.high), count)
 
 
-@lru_cache(CACHED_RANGES)
 def _ranges(filter: Filter, attribute: str, is_text: bool) -> tuple[Range, ...]:
     found: list[Range] = []
     for region in regions(filter):
@@ -142,6 +144,9 @@ def _ranges(filter: Filter, attribute: str, is_text: bool) -> tuple[Range, ...]:
             return EVERYWHERE
         found += _ranges_of_values(values, is_text)
     return _merged(found)
+
+
+_cached_ranges = remembered("ranges of filters", most=CACHED_RANGES, bytes_each=1_500)(_ranges)
 
 
 def _ranges_of_values(values: Values, is_text: bool) -> Iterable[Range]:

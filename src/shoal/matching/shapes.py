@@ -21,13 +21,13 @@ A long text is not searched where it lacks what the pattern must contain (`long_
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 from typing import NamedTuple
 from weakref import WeakValueDictionary
 
 import numpy as np
 import numpy.typing as npt
 
+from shoal.ledger import remembered
 from shoal.matching.long_texts import (
     LONG,
     LONGEST,
@@ -222,7 +222,7 @@ def _power(window: Window) -> int:
     return window.power
 
 
-_cached_shape = lru_cache(CACHED_PATTERNS)(_shape)
+_cached_shape = remembered("shapes of patterns", most=CACHED_PATTERNS, bytes_each=1_500)(_shape)
 # Of large patterns, only while somebody has them.
 _large_shapes: WeakValueDictionary[str, Shape] = WeakValueDictionary()
 

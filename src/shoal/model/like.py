@@ -12,7 +12,8 @@ True
 from __future__ import annotations
 
 import enum
-from functools import lru_cache
+
+from shoal.ledger import remembered
 
 ESCAPE = "\\"
 
@@ -70,7 +71,9 @@ def _elements(pattern: str, escape: str) -> tuple[Element, ...]:
     return tuple(parts)
 
 
-_cached_elements = lru_cache(CACHED_PATTERNS)(_elements)
+_cached_elements = remembered("elements of patterns", most=CACHED_PATTERNS, bytes_each=1_000)(
+    _elements
+)
 
 
 def canonical_pattern(pattern: str, escape: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from shoal.broker.effects import Deliver
+from shoal.ledger import Ledger
 from shoal.model import Publication
 from shoal.mqtt.door.network import TO_ATTRIBUTE, Door
 from shoal.mqtt.door.repeats import Taker, stream_of, taker
@@ -62,6 +63,10 @@ class Arrivals:
         self._ordered_by = ordered_by
         self._are_in_streams = keeps_order or ordered_by is not None
         self._repeats = taker(heard, ordered_by, keeps_order=keeps_order, has_detours=has_detours)
+
+    def register(self, ledger: Ledger) -> None:
+        if (repeats := self._repeats) is not None:
+            ledger.register("publications that were delivered", repeats.measure)
 
     def take(self, deliveries: Iterable[Deliver], now_us: int) -> None:
         """Hand on what the machine has delivered; what is behind a message to many waits."""

@@ -25,6 +25,7 @@ from functools import partial
 
 from shoal.attributes import Json
 from shoal.broker.effects import Deliver
+from shoal.ledger import Ledger
 from shoal.model import BrokerId, Publication, SubscriptionId
 from shoal.mqtt.access import Access, Admission, Credentials, Everyone, Permissions
 from shoal.mqtt.arrivals import Arrivals
@@ -175,6 +176,19 @@ class BrokerClients:
             self.federation,
             self._system_topics,
         )
+
+    def register(self, ledger: Ledger) -> None:
+        """Enter all tables in the memory ledger."""
+        for each in (self.backlog, self.retained, self.sessions):
+            each.register(ledger)
+        self.subscriptions.register(ledger, lambda: self.limits.maximum_all_subscription_bytes)
+        if self.door is not None:
+            self.door.register(ledger)
+        if self.federation is not None:
+            self.federation.sharing.taking.register(ledger)
+            self.federation.roaming.homes.register(ledger)
+        if self.arrivals is not None:
+            self.arrivals.register(ledger)
 
     # --- the driver's side --------------------------------------------------------------------
 

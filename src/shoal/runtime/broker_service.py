@@ -24,6 +24,7 @@ from shoal.broker.effects import Started
 from shoal.broker.links.controls import CONTROLS, Whereabouts
 from shoal.broker.machine import Broker
 from shoal.broker.wire import COMMON, Codec
+from shoal.ledger import Ledger
 from shoal.model import BrokerId
 from shoal.mqtt.federation.moving import DRAINED
 from shoal.mqtt.reception import QUEUES_ARE_FULL
@@ -50,6 +51,7 @@ from shoal.runtime.operations.admin import AdminServer, Page
 from shoal.runtime.operations.admin_access import AdminAccess
 from shoal.runtime.operations.discovery import targets
 from shoal.runtime.operations.exceptions import Exceptions
+from shoal.runtime.operations.memory import memory_of
 from shoal.runtime.operator import Operator
 from shoal.runtime.parts import journal_files, places, servers, spools, trace_writer
 from shoal.runtime.questions import Questions
@@ -160,6 +162,10 @@ class BrokerService:
             self._has_left,
             network.no_joiners,
         )
+        self.ledger = Ledger()
+        self.door.register(self.ledger)
+        self.links.register(self.ledger)
+        self._access.register(self.ledger)
         retained = Retained(self.door)
         self.operator = Operator(self.door, self.leaving, retained)
         questions: dict[str, Page] = {
@@ -262,6 +268,7 @@ class BrokerService:
         self._certificates.renew(tables)
         tables |= {"access": network.access, "limits": network.limits}
         former, self._access = self._access, access
+        access.register(self.ledger)
         permissions: Permitted = partial(former.renewed, access)
         if self._certificates.authorities.lacks_some_of(authorities):
             permissions = self.door.certified(self._certificates.authorities.signed, permissions)
@@ -412,6 +419,7 @@ class BrokerService:
                 "queued_bytes": self.door.clients.backlog.bytes,
                 "queues_are_full": self.door.clients.backlog.is_full,
             },
+            "memory": memory_of(self.ledger, self.door.clients.backlog),
             "latency": self.door.traffic.latencies.status(self.node.clock.now_us()),
             "exceptions": self.exceptions.status(),
             "journal": self.door.journal.status if self.door.journal is not None else None,

@@ -9,16 +9,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
+from shoal.ledger import remembered
 from shoal.matching.predicates import RISING, TYPES, alternatives, threshold
 from shoal.model import Conjunction, Filter, Kind, Operator, Predicate
 
 # A filter is filed in several indexes, of one broker or of many in one process.  The places of so
-# many are remembered, but not of larger ones, with which strangers could fill the memory.
-REMEMBERED = 16_384
-REMEMBERED_SIZE = 256
+# many are remembered; of larger ones, with which strangers could fill the memory, only while there
+# are such filters.
+REMEMBERED = 8_192
+REMEMBERED_SIZE = 32
 
 # Equalities a conjunction is filed under: attributes in order of their names, and the kinds of
 # values (TRUE and 1 are one key to a dictionary).
@@ -62,7 +64,12 @@ class Place(NamedTuple):
 
 def places_of(filter: Filter) -> tuple[tuple[int, Place], ...]:
     """The places where a filter is filed, each once, and the conjunction it is of."""
-    return (_remembered_places if filter.size <= REMEMBERED_SIZE else _places)(filter)
+    if filter.size <= REMEMBERED_SIZE:
+        return _remembered_places(filter)
+    made = _large_places.get(filter)
+    if made is None:
+        made = _large_places[filter] = _places(filter)
+    return made
 
 
 def _places(filter: Filter) -> tuple[tuple[int, Place], ...]:
@@ -73,7 +80,8 @@ def _places(filter: Filter) -> tuple[tuple[int, Place], ...]:
     return tuple((number, place) for place, number in numbers.items())
 
 
-_remembered_places = lru_cache(REMEMBERED)(_places)
+_remembered_places = remembered("places of filters", most=REMEMBERED, bytes_each=1_000)(_places)
+_large_places: WeakKeyDictionary[Filter, tuple[tuple[int, Place], ...]] = WeakKeyDictionary()
 
 
 def _place(conjunction: Conjunction) -> Place:

@@ -22,10 +22,10 @@ True
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
+from shoal.ledger import remembered
 from shoal.matching.domains import END
 from shoal.matching.predicates import RISING, threshold
 from shoal.matching.relations.ordered_sets import (
@@ -53,13 +53,13 @@ from shoal.matching.semantics import evaluate_predicate
 from shoal.model import Conjunction, Filter, Kind, Operator, Predicate
 
 # Brokers ask about the same pairs again for each advertisement and subscription that comes by.
-CACHED_PAIRS = 65_536
-CACHED_FILTERS = 16_384
+CACHED_PAIRS = 8_192
+CACHED_FILTERS = 8_192
 # Filters of many subscribers are made of the same few predicates.
-CACHED_PREDICATES = 65_536
+CACHED_PREDICATES = 8_192
 # Pairs of filters larger than this together are asked about anew each time, so that strangers
 # cannot fill the memory with them.
-CACHED_SIZE = 256
+CACHED_SIZE = 32
 # What a question takes where nothing is searched.
 _STEPS_A_PAIR = 15
 
@@ -111,8 +111,9 @@ def _overlaps(f: Filter, g: Filter) -> tuple[bool, int]:
     return any(each is not False for each in found), work.spent
 
 
-_cached_covers = lru_cache(CACHED_PAIRS)(_covers)
-_cached_overlaps = lru_cache(CACHED_PAIRS)(_overlaps)
+# A pair keeps its filters, of which one may be nobody's any more.
+_cached_covers = remembered("pairs that cover", most=CACHED_PAIRS, bytes_each=1_500)(_covers)
+_cached_overlaps = remembered("pairs that overlap", most=CACHED_PAIRS, bytes_each=1_500)(_overlaps)
 
 
 class Values(NamedTuple):
@@ -165,7 +166,7 @@ def regions(filter: Filter) -> tuple[Region, ...]:
     return tuple(found)
 
 
-_cached_regions = lru_cache(CACHED_FILTERS)(regions)
+_cached_regions = remembered("regions of filters", most=CACHED_FILTERS, bytes_each=2_000)(regions)
 # Of large filters, only while there are such filters.
 _large_regions: WeakKeyDictionary[Filter, tuple[Region, ...]] = WeakKeyDictionary()
 
@@ -270,7 +271,7 @@ def _values(predicates: tuple[Predicate, ...], steps: int) -> Values | None:
     return None if _is_nothing(values, work) else values
 
 
-_cached_values = lru_cache(CACHED_PREDICATES)(_values)
+_cached_values = remembered("values of predicates", most=CACHED_PREDICATES, bytes_each=800)(_values)
 
 
 def _unchecked_values(predicates: Sequence[Predicate], work: Work) -> Values:

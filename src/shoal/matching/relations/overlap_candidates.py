@@ -18,13 +18,13 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Iterable
-from functools import lru_cache
 from typing import Generic, TypeVar
 from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
 
+from shoal.ledger import remembered
 from shoal.matching.relations.decisions import (
     CACHED_FILTERS,
     CACHED_SIZE,
@@ -182,7 +182,7 @@ def _bounds(filter: Filter) -> tuple[tuple[str, _Bound], ...]:
     return tuple(found)
 
 
-_remembered_bounds = lru_cache(CACHED_FILTERS)(_bounds)
+_remembered_bounds = remembered("bounds of filters", most=CACHED_FILTERS, bytes_each=600)(_bounds)
 
 
 def _text(several: Iterable[Values]) -> float:

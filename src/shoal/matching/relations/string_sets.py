@@ -15,9 +15,9 @@ True
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import lru_cache
 from typing import NamedTuple
 
+from shoal.ledger import remembered
 from shoal.matching.domains import END, after_prefix
 from shoal.matching.relations.ordered_sets import (
     STRINGS,
@@ -41,7 +41,7 @@ from shoal.matching.shapes import Shape, searched_characters, shape
 from shoal.model.like import Wildcard, elements
 
 # As many as there are predicates that make them.
-CACHED_WITNESSES = 65_536
+CACHED_WITNESSES = 8_192
 
 
 class Strings(NamedTuple):
@@ -180,7 +180,7 @@ def witness(strings: Strings) -> str | None:
     return _witness(strings) if _characters(strings) <= MAX_CHARACTERS else None
 
 
-@lru_cache(CACHED_WITNESSES)
+@remembered("strings of patterns", most=CACHED_WITNESSES, bytes_each=800)
 def _witness(strings: Strings) -> str | None:
     work = Work(_WITNESS_WORK)
     tries = [

@@ -27,6 +27,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from itertools import count
 from typing import Any, NamedTuple
 
+from shoal.ledger import Ledger
 from shoal.matching.filed.largest import Largest
 from shoal.matching.given import checked
 from shoal.matching.index import MatchIndex
@@ -110,6 +111,9 @@ class TopicIndex:
         # How many were named by `asked`.
         self._asked = 0
         self._exact_weights = Largest()
+
+    def register(self, ledger: Ledger) -> None:
+        self._cache.register(ledger, "subscriptions of topics")
 
     def __len__(self) -> int:
         return len(self._subscriptions)

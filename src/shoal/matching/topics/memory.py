@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from typing import TypeVar
 
+from shoal.ledger import Ledger, Measure
+
 MOST_TOPICS = 65_536
 MOST_BYTES = 64 * 2**20
 # What a topic and what is known of it take beside their characters, and what each place does that
@@ -30,6 +32,9 @@ class TopicMemory(dict[str, Known]):
         self._most = most
         self._most_bytes = most_bytes
         self._bytes = 0
+
+    def register(self, ledger: Ledger, name: str) -> None:
+        ledger.register(name, lambda: Measure(len(self), self._bytes, self._most, self._most_bytes))
 
     def keep(self, topic: str, known: Known, places: int) -> None:
         """Remember this of a topic, which has so many places in it."""

@@ -18,8 +18,7 @@ Source: MQTT Version 5.0, sections 1.5, 2.1 and 3.3.
 
 from __future__ import annotations
 
-from functools import lru_cache
-
+from shoal.ledger import remembered
 from shoal.matching import TopicError, check_topic
 from shoal.matching.topics.filters import TopicDepthError
 from shoal.mqtt.codec.errors import MqttError, malformed, protocol_error
@@ -314,4 +313,4 @@ def _read_topic(data: bytes) -> str:
     return topic
 
 
-_known_topic = lru_cache(REMEMBERED_TOPICS)(_read_topic)
+_known_topic = remembered("topics read", most=REMEMBERED_TOPICS, bytes_each=400)(_read_topic)

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
+from shoal.ledger import remembered
 from shoal.mqtt.codec.fields import (
     REMEMBERED_TOPIC_BYTES,
     REMEMBERED_TOPICS,
@@ -130,7 +131,7 @@ def _head(first: int, length: int) -> bytes:
     return bytes((first,)) + write_variable(length)
 
 
-@lru_cache(REMEMBERED_TOPICS)
+@remembered("topics written", most=REMEMBERED_TOPICS, bytes_each=400)
 def _short_topic_bytes(topic: str) -> bytes:
     return write_string(topic)
 

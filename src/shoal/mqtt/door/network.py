@@ -19,7 +19,6 @@ The body is the client identifier and a PUBLISH as MQTT 5 writes it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import lru_cache
 from hashlib import blake2b
 
 import msgspec
@@ -33,6 +32,7 @@ from shoal.attributes import (
 from shoal.broker.effects import Requested
 from shoal.broker.messages import Advertise, Publish, Subscribe, Unsubscribe
 from shoal.broker.messages import Message as Request
+from shoal.ledger import Ledger, Measure, remembered
 from shoal.matching.topics.filters import ALL_LEVELS, ONE_LEVEL
 from shoal.model import (
     EVERYTHING,
@@ -153,6 +153,12 @@ class Door:
             )
         )
         self._ask(self.client, Subscribe(self._subscription("brokers", Filter(everyone))))
+
+    def register(self, ledger: Ledger) -> None:
+        def recent() -> Measure:
+            return Measure(len(self._recent), self._recent_bytes, MAX_RECENT, MAX_RECENT_BYTES)
+
+        ledger.register("messages under way to the machine", recent)
 
     def take(self) -> list[Requested]:
         """What to ask the machine, in this order."""
@@ -398,7 +404,9 @@ def write_body(message: Message) -> bytes:
     return name + before + _ANY_PACKET_ID + after if message.qos else name + before + after
 
 
-_known_publisher_bytes = lru_cache(MAX_REMEMBERED_PUBLISHERS)(write_string)
+_known_publisher_bytes = remembered(
+    "publishers written", most=MAX_REMEMBERED_PUBLISHERS, bytes_each=300
+)(write_string)
 
 
 def _read_publisher(data: bytes) -> str:
@@ -407,7 +415,9 @@ def _read_publisher(data: bytes) -> str:
 
 
 # Most messages are of few publishers.
-_known_publisher = lru_cache(MAX_REMEMBERED_PUBLISHERS)(_read_publisher)
+_known_publisher = remembered("publishers read", most=MAX_REMEMBERED_PUBLISHERS, bytes_each=300)(
+    _read_publisher
+)
 
 
 def read_body(body: bytes, published_us: int) -> Message | None:

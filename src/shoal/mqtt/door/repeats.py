@@ -17,6 +17,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Protocol
 
+from shoal.ledger import Measure
 from shoal.model import ClientId, Publication
 
 # Streams whose last publication is remembered; those not heard of for longest go.
@@ -25,10 +26,15 @@ MAX_STREAMS = 100_000
 MAX_PUBLICATIONS = 100_000
 # And of those that nobody waits for, which come twice at most while the network's ways change.
 MAX_UNASSURED = 10_000
+# What one entry takes, about.
+ENTRY_BYTES = 300
 
 
 class Taker(Protocol):
     """Takes everything once."""
+
+    def measure(self) -> Measure:
+        """What is remembered."""
 
     def take(self, publication: Publication) -> bool:
         """Whether this publication has not been delivered before."""
@@ -62,6 +68,9 @@ class Repeats:
         self._last: OrderedDict[str, int] = OrderedDict(last)
         self._last_marked: dict[str, int] = {}
 
+    def measure(self) -> Measure:
+        return Measure(len(self._last), len(self._last) * ENTRY_BYTES, MAX_STREAMS)
+
     def take(self, publication: Publication) -> bool:
         """Whether this publication has not been delivered before."""
         stream, sequence = stream_of(publication, self._ordered_by), publication.sequence
@@ -94,6 +103,11 @@ class UnorderedRepeats:
         self._last = None if last is None else OrderedDict(last)
         self._taken: OrderedDict[tuple[ClientId, int], str] = OrderedDict()
         self._unassured: OrderedDict[tuple[ClientId, int], None] = OrderedDict()
+
+    def measure(self) -> Measure:
+        count = len(self._taken) + len(self._unassured) + len(self._last or ())
+        most = MAX_PUBLICATIONS + MAX_UNASSURED + MAX_STREAMS
+        return Measure(count, count * ENTRY_BYTES, most)
 
     def take(self, publication: Publication) -> bool:
         """Whether this publication has not been delivered before."""

@@ -13,6 +13,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from heapq import heappop, heappush
 
+from shoal.ledger import Ledger, Measure
 from shoal.model import BrokerId
 from shoal.mqtt.federation.controls import GroupName
 from shoal.mqtt.memory.journal import Journal
@@ -20,6 +21,7 @@ from shoal.mqtt.memory.journal_records import AnswerPut, ClosedPut, TookPut
 
 # Answers that are remembered, of all brokers together; the oldest go first.
 MAX_REMEMBERED = 65_536
+ANSWER_BYTES = 500
 
 Key = tuple[str, int]
 # Who asks, about which message for which group; whether any member would do.
@@ -40,6 +42,12 @@ class Taking:
         self._by_number: dict[BrokerId, list[tuple[int, _Asked]]] = {}
         # From which number on each broker may ask.
         self._open_from: dict[BrokerId, int] = {}
+
+    def register(self, ledger: Ledger) -> None:
+        ledger.register(
+            "answers for groups",
+            lambda: Measure(len(self._answers), len(self._answers) * ANSWER_BYTES, MAX_REMEMBERED),
+        )
 
     def answer(self, asking: BrokerId, key: Key, name: GroupName, *, is_any: bool) -> bool | None:
         """Whether a member has it, as was said before; None if nothing was."""

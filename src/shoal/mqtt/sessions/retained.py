@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from hashlib import blake2b
 from typing import Protocol
 
+from shoal.ledger import Ledger, Measure
 from shoal.matching import TopicStore
 from shoal.mqtt.broker_topics import is_brokers_own
 from shoal.mqtt.messages import Message
@@ -69,6 +70,18 @@ class RetainedStore:
 
     def __len__(self) -> int:
         return len(self._messages)
+
+    def register(self, ledger: Ledger) -> None:
+        def retained() -> Measure:
+            size = self._bytes + LEVEL_BYTES * self._messages.levels
+            return Measure(len(self._messages), size, self.maximum, self.maximum_bytes)
+
+        def removals() -> Measure:
+            count, size = len(self._removals), self._removal_bytes
+            return Measure(count, size, MAX_REMOVALS, MAX_REMOVAL_BYTES)
+
+        ledger.register("retained messages", retained)
+        ledger.register("removals of retained messages", removals)
 
     def date(self, message: Message) -> None:
         """Make a message, published here now, later than the one it replaces.

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from shoal.ledger import Ledger, Measure
 from shoal.mqtt.codec.packets import Connect, Will
 from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.limits import MICROSECONDS, NEVER_S, Limits
@@ -38,6 +39,8 @@ PAUSE_US = 5 * MICROSECONDS
 # A client that was sent to another broker is on its way there for so long: its session is kept, and
 # its will is not published.
 MOVING_US = 15 * MICROSECONDS
+# What a session takes, about (docs/operations.md, Sizing).
+SESSION_BYTES = 4_000
 # Why nobody is let in who has no session yet.
 TOO_MANY_SESSIONS = "too many sessions"
 TOO_MANY_OF_USER = "too many sessions of one user"
@@ -85,6 +88,17 @@ class Sessions:
 
     def __iter__(self) -> Iterator[Session]:
         return iter(self._sessions.values())
+
+    def register(self, ledger: Ledger) -> None:
+        """Without what their subscriptions and messages take, which have rows of their own."""
+        ledger.register(
+            "sessions",
+            lambda: Measure(
+                len(self._sessions),
+                len(self._sessions) * SESSION_BYTES,
+                self.limits.maximum_sessions,
+            ),
+        )
 
     def client_ids(self) -> list[str]:
         """Whose they are now, whether they are connected or away."""

@@ -18,6 +18,7 @@ from shoal.attributes import Json
 from shoal.broker.custody import Custody, is_assured
 from shoal.broker.effects import Deliver, Requested
 from shoal.broker.messages import Advertise, Message, Publish
+from shoal.ledger import Ledger
 from shoal.model import BrokerId, ClientId
 from shoal.mqtt.access import Credentials, Permissions
 from shoal.mqtt.broker_clients import BrokerClients
@@ -171,6 +172,11 @@ class MqttDoor:
         server = await listen(address, lambda: protocol(self), tls, no_tls, self._patience)
         self._servers.append(server)
         return Address(address.host, server.sockets[0].getsockname()[1])
+
+    def register(self, ledger: Ledger) -> None:
+        """Enter all tables in the memory ledger."""
+        self.clients.register(ledger)
+        self._audit.register(ledger)
 
     def _patience(self) -> float:
         """How long a client may take for its handshake, in seconds."""

@@ -13,6 +13,7 @@ from shoal.broker.links.controls import Hello, Purpose, Whereabouts
 from shoal.broker.links.states import LinkError, OutOfStepError
 from shoal.broker.messages import Message
 from shoal.broker.wire import Codec, WireError
+from shoal.ledger import Ledger
 from shoal.model import BrokerId
 from shoal.runtime.addresses import Address
 from shoal.runtime.driving.flushing import Phase
@@ -241,6 +242,10 @@ class PeerLinks:
     def status(self) -> list[dict[str, Any]]:
         """One row per link, for people and metrics."""
         return self._links.status(self._spools, self._node.clock.now_us())
+
+    def register(self, ledger: Ledger) -> None:
+        """What is kept for neighbours in memory; spools are on disk."""
+        ledger.register("messages for neighbours", lambda: self._links.measure(self._settings))
 
     @property
     def neighbours(self) -> list[BrokerId]:

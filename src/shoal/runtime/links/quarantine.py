@@ -20,7 +20,7 @@ from __future__ import annotations
 
 REFUSED_TIMES = 5
 GOOD_US = 10_000_000
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 2.0, 30.0
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 2.0, 10.0
 
 
 class Quarantine:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from shoal.broker.links.states import State
+from shoal.ledger import Measure
 from shoal.model import BrokerId
 from shoal.runtime.links.handing_on import Link
+from shoal.runtime.links.peer_settings import PeerSettings
 from shoal.runtime.storage.spool_files import Spools
 
 _IN_SESSION = (State.UP, State.ENDING)
@@ -28,6 +30,11 @@ class Links(dict[BrokerId, Link]):
         return {
             name: link.session.queue for name, link in self.items() if link.session.state in states
         }
+
+    def measure(self, settings: PeerSettings) -> Measure:
+        """The links, and what they keep in memory for the other ends."""
+        size = sum(link.session.buffered_bytes for link in self.values())
+        return Measure(len(self), size, most_bytes=len(self) * settings.limits.limit_bytes)
 
     @property
     def are_drained(self) -> bool:

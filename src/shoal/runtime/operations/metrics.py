@@ -64,6 +64,22 @@ _MQTT_COUNTERS = {
     ),
     "slowed": ("shoal_mqtt_slowed", "Times that clients above their rates were made to wait."),
 }
+_TABLE_SIZES = {
+    "entries": ("shoal_memory_entries", "Entries of a cache or table of the memory ledger."),
+    "bytes": ("shoal_memory_bytes", "What they take, about."),
+    "most_entries": ("shoal_memory_maximum_entries", "How many there may be."),
+    "most_bytes": ("shoal_memory_maximum_bytes", "What they may take."),
+}
+_USERS = {
+    "queued_bytes": (
+        "shoal_user_queued_bytes",
+        "On the way to all clients of a user, of the 10 users who take the most memory.",
+    ),
+    "subscription_bytes": (
+        "shoal_user_subscription_bytes",
+        "What the subscriptions of a user take, of the same users.",
+    ),
+}
 _JOURNAL = {
     "bytes": ("shoal_journal_bytes", "The journal's files."),
     "free_bytes": ("shoal_disk_free_bytes", "What is free on the disk of the broker's folder."),
@@ -106,9 +122,25 @@ class Metrics(Collector):
         if journal:
             for key, (name, text) in _JOURNAL.items():
                 yield GaugeMetricFamily(name, text, value=float(journal[key]))
+        yield from _memory_metrics(status.get("memory") or {})
         yield from _latency_metrics(status.get("latency") or {})
         yield _certificate_metric(status.get("certificates", ()))
         yield from _link_metrics(status.get("links", ()))
+
+
+def _memory_metrics(memory: Mapping[str, Any]) -> Iterator[Metric]:
+    """The memory ledger, and the users who take the most."""
+    for key, (name, text) in _TABLE_SIZES.items():
+        family = GaugeMetricFamily(name, text, labels=["table"])
+        for row in memory.get("tables", ()):
+            if row[key] is not None:
+                family.add_metric([row["name"]], row[key])
+        yield family
+    for key, (name, text) in _USERS.items():
+        family = GaugeMetricFamily(name, text, labels=["user"])
+        for row in memory.get("users", ()):
+            family.add_metric([row["user"]], row[key])
+        yield family
 
 
 def _record_metrics(system: str, counts: Mapping[str, int]) -> Iterator[Metric]:

@@ -8,6 +8,7 @@ from typing import Any
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.filesize import decimal
+from rich.markup import escape
 from rich.table import Table
 
 from shoal.cli.support.live.statuses import Statuses, clock
@@ -17,6 +18,8 @@ from shoal.overlays.trace_rows import Told
 DECISIONS_SHOWN = 10
 # So many characters of neighbours' names fit into a table at 80 columns; more are counted.
 NAMED_LINKS = 18
+# Tables, and users, that are named as taking the most memory.
+MOST_OF_MEMORY = 5
 
 
 def overview(statuses: Statuses) -> Table:
@@ -147,6 +150,12 @@ def _about(found: Mapping[str, Any], records: Mapping[str, type]) -> Iterator[tu
         yield "clients", ", ".join(words)
     if queued := mqtt.get("queued_bytes"):
         yield "waiting", decimal(queued)
+    memory = found.get("memory") or {}
+    tables, users = (memory.get(key, ())[:MOST_OF_MEMORY] for key in ("tables", "users"))
+    if words := [f"{row['name']} {decimal(row['bytes'])}" for row in tables if row["bytes"]]:
+        yield "memory", ", ".join(words)
+    if words := [f"{row['user']} {decimal(row['queued_bytes'])}" for row in users]:
+        yield "queued for", ", ".join(map(escape, words))
     latency = found.get("latency") or {}
     for where, whose in (("here", "of this broker"), ("elsewhere", "of others, by their clocks")):
         if (each := latency.get(where)) and each["p99_s"] is not None:

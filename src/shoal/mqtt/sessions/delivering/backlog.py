@@ -22,9 +22,11 @@ for them is dropped, as beyond the bound of a session.
 from __future__ import annotations
 
 from collections.abc import Callable
+from heapq import nlargest
 from typing import Protocol
 from weakref import WeakValueDictionary
 
+from shoal.ledger import Ledger, Measure
 from shoal.mqtt.messages import Message
 
 # What a message takes beside its topic and payload, and each session that it is on its way in.
@@ -58,6 +60,10 @@ class Share:
         self.bytes = self.sessions = self.subscription_bytes = self.will_bytes = 0
         # In how many of its sessions each message is.
         self._kept: dict[Message, int] = {}
+
+    @property
+    def total_bytes(self) -> int:
+        return self.bytes + self.subscription_bytes + self.will_bytes
 
     def enter(self, message: Message) -> None:
         """One more session has this on its way."""
@@ -108,6 +114,22 @@ class Backlog:
     @property
     def _low_bytes(self) -> int:
         return self._maximum_bytes - self._maximum_bytes // 16
+
+    def register(self, ledger: Ledger) -> None:
+        """Messages that are in several sessions count once."""
+        ledger.register(
+            "queued messages",
+            lambda: Measure(self.bytes // _FIRST_BYTES, self.bytes, most_bytes=self._maximum_bytes),
+        )
+        ledger.register(
+            "wills",
+            lambda: Measure(0, self.will_bytes, most_bytes=self._maximum_bytes),
+        )
+
+    def heaviest(self, most: int) -> list[tuple[str, Share]]:
+        """The users who take the most memory, and what they have together."""
+        shares = [(user, share) for user, share in self._shares.items() if share.total_bytes]
+        return nlargest(most, shares, key=lambda row: (row[1].total_bytes, row[0]))
 
     def share(self, user: str) -> Share | None:
         """A user's, one for all its sessions; who has no name has none."""

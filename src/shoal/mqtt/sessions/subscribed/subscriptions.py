@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from shoal.attributes import TOPIC_ATTRIBUTE
+from shoal.ledger import Ledger, Measure
 from shoal.matching import TopicIndex, read_topic_filter
 from shoal.matching.filed.filters import longest_text
 from shoal.matching.topics.index import MOST_BEGUN
@@ -69,6 +70,13 @@ class Subscriptions:
         self.at_change: Callable[[ClientSubscription], None] | None = None
         # Hears of sessions that want something else, and of those whose clients come or leave.
         self.at_wish: Callable[[Session], None] | None = None
+
+    def register(self, ledger: Ledger, most_bytes: Callable[[], int]) -> None:
+        ledger.register(
+            "subscriptions", lambda: Measure(self.count, self.bytes, most_bytes=most_bytes())
+        )
+        self.known.register(ledger, "receivers of topics")
+        self._index.register(ledger)
 
     def add(self, subscription: ClientSubscription) -> bool:
         """Take in a subscription; whether it is new, and not one of the same name changed.

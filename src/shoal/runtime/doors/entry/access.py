@@ -21,6 +21,7 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 
+from shoal.ledger import Ledger
 from shoal.matching.topics.filters import topic_matches
 from shoal.mqtt.access import ALL_PERMISSIONS, Admission, Credentials, Permissions
 from shoal.mqtt.codec.reason_codes import ReasonCode
@@ -156,6 +157,9 @@ class NetworkAccess:
             raise AccessError(f"access: {error}") from None
         self._owed: Credentials | None = None
         self._checks = PasswordChecks(partial(check_password, self.users))
+
+    def register(self, ledger: Ledger) -> None:
+        self._checks.register(ledger)
 
     def admit(self, credentials: Credentials) -> Admission | None:
         """The answer, or None when a password must be checked first (see `answer`)."""

@@ -11,6 +11,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 
+from shoal.ledger import Ledger, Measure
 from shoal.mqtt.notices import Notice, Notices
 from shoal.runtime.bounded_lines import BURST, PER_SECOND, Bucket
 from shoal.runtime.doors.entry.password_checks import source_of
@@ -18,6 +19,7 @@ from shoal.runtime.doors.entry.password_checks import source_of
 ALL_BURST, ALL_PER_SECOND = 100.0, 20.0
 # Kinds and users that are told apart.
 MOST_BUCKETS = 1_024
+BUCKET_BYTES = 500
 # A topic or reason may be of 65,535 bytes.
 MOST_CHARACTERS = 200
 
@@ -31,6 +33,12 @@ class Audit:
         self._now_us = now_us
         self._all = Bucket(ALL_BURST, ALL_PER_SECOND, now_us())
         self._buckets: OrderedDict[tuple[str, str], Bucket] = OrderedDict()
+
+    def register(self, ledger: Ledger) -> None:
+        ledger.register(
+            "notices by user or address",
+            lambda: Measure(len(self._buckets), len(self._buckets) * BUCKET_BYTES, MOST_BUCKETS),
+        )
 
     def write(self, notices: Notices) -> None:
         """Write what is new among them."""

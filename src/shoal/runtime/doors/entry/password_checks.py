@@ -21,12 +21,15 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import NamedTuple
 
+from shoal.ledger import Ledger, Measure
+
 # Passwords that are checked at once: each takes a core and 16 MB for as long.
 MAX_CHECKS = 2
 MAX_WAITING = 1_024
 MAX_WAITING_PER_ADDRESS = 64
 # Failures that are remembered, and for how long after the last; and users who were let in.
 MAX_REMEMBERED = 4_096
+NAME_BYTES = 400
 REMEMBERED_S = 60.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
 
@@ -56,6 +59,9 @@ class FailureMemory:
     def __init__(self) -> None:
         self._failures: OrderedDict[tuple[str, ...], Failures] = OrderedDict()
 
+    def measure(self) -> Measure:
+        return Measure(len(self._failures), len(self._failures) * NAME_BYTES, MAX_REMEMBERED)
+
     def of(self, name: tuple[str, ...], now_s: float) -> Failures:
         found = self._failures.get(name, _NONE)
         return found if now_s - found.at_s < REMEMBERED_S else _NONE
@@ -75,6 +81,9 @@ class Welcome:
 
     def __init__(self) -> None:
         self._names: OrderedDict[tuple[str, ...], None] = OrderedDict()
+
+    def measure(self) -> Measure:
+        return Measure(len(self._names), len(self._names) * NAME_BYTES, MAX_REMEMBERED)
 
     def __contains__(self, name: tuple[str, ...]) -> bool:
         return name in self._names
@@ -112,6 +121,10 @@ class PasswordChecks:
         self._turns: dict[Source, int] = {}
         self._numbers = itertools.count(1)
         self._checking = 0
+
+    def register(self, ledger: Ledger) -> None:
+        for name, table in (("failed logins", self._failures), ("logins", self._welcome)):
+            ledger.register(name, table.measure)
 
     async def check(
         self, user: str, password: bytes, address: str | None, is_gone: Callable[[], bool]

@@ -11,10 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from shoal.ledger import Ledger, Measure
 from shoal.model import BrokerId
 from shoal.mqtt.federation.controls import Entered
 from shoal.mqtt.memory.journal import Journal
 from shoal.mqtt.memory.journal_records import HomeEnd, HomePut
+
+# What an entry takes, about.
+HOME_BYTES = 500
 
 
 class Home(NamedTuple):
@@ -36,6 +40,13 @@ class Homes:
         # Is told what changes, if there is one.
         self.journal: Journal | None = None
         self._homes: dict[str, Home] = {}
+
+    def register(self, ledger: Ledger) -> None:
+        """The brokers that have these sessions bound them."""
+        ledger.register(
+            "sessions elsewhere",
+            lambda: Measure(len(self._homes), len(self._homes) * HOME_BYTES),
+        )
 
     def entry(self, client_id: str) -> Home | None:
         """All that is known."""
