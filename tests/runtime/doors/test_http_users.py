@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,9 +16,14 @@ import pytest
 from shoal.mqtt.access import ALL_PERMISSIONS, Admission, Credentials
 from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.runtime.doors.entry import http_users
-from shoal.runtime.doors.entry.access import NetworkAccess
+from shoal.runtime.doors.entry.access import AccessError, NetworkAccess
 from shoal.runtime.doors.entry.passwords import password_line
-from shoal.runtime.network_sections import AccessSection, HttpUsersSection, RuleSection
+from shoal.runtime.network_sections import (
+    AccessSection,
+    HttpUsersSection,
+    RuleSection,
+    TokensSection,
+)
 from tests.examples import at_length
 from tests.runtime.doors.user_service import Answer, Service, says, serving
 from tests.runtime.live import PATIENCE_S, on_loop
@@ -329,3 +335,15 @@ async def test_a_reload_while_it_is_asked_leaves_no_client_without_an_answer() -
         found = await asyncio.gather(*waiting)
         assert {each.reason_code for each in found} <= {GOOD, UNAVAILABLE}
         await access.close()
+
+
+def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`pip install shoal` brings neither package."""
+    for package, section in (
+        ("httpx", AccessSection(http=HttpUsersSection(url="https://example.org/"))),
+        ("jwt", AccessSection(jwt=TokensSection(jwks_url="https://example.org/"))),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setitem(sys.modules, package, None)
+            with pytest.raises(AccessError, match=rf"needs the package {package}; pip install"):
+                NetworkAccess(section)
