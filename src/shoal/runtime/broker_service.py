@@ -313,6 +313,7 @@ class BrokerService:
 
     async def stop(self) -> None:
         """Drain and close."""
+        self.operator.stop()
         await self.leaving.stop()
         await self._costs.stop()
         self.door.shut_down()

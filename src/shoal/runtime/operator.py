@@ -19,6 +19,9 @@ from shoal.runtime.leaving import Leaving
 from shoal.runtime.operations.admin import OPERATOR
 from shoal.runtime.retained import Retained
 
+# How long before it begins a drain can be announced.
+LONGEST_NOTICE_S = 3_600
+
 _ALONE = "it is all there is of its network"
 
 _log = logging.getLogger(__name__)
@@ -31,6 +34,8 @@ class Operator:
         self._door = door
         self._leaving = leaving
         self._retained = retained
+        # A drain that was announced, and is to begin.
+        self._announced: asyncio.TimerHandle | None = None
 
     @property
     def orders(self) -> dict[str, Callable[[Mapping[str, str]], Awaitable[str]]]:
@@ -52,16 +57,24 @@ class Operator:
 
     @property
     def is_draining(self) -> bool:
-        """Whether the broker takes no clients in."""
-        return self._moving is not None and self._moving.is_draining
+        """Whether the broker takes no clients in, or soon will not."""
+        is_draining = self._moving is not None and self._moving.is_draining
+        return is_draining or self._announced is not None
 
     def status(self) -> dict[str, Any]:
         """Who is sent to other brokers, and what became of those who were."""
         moving = self._moving
         if moving is None:
-            return {"is_draining": False, "problem": "", "moving": 0, "moves": {}}
+            return {
+                "is_draining": False,
+                "drains_soon": False,
+                "problem": "",
+                "moving": 0,
+                "moves": {},
+            }
         return {
-            "is_draining": moving.is_draining,
+            "is_draining": self.is_draining,
+            "drains_soon": self._announced is not None,
             "problem": moving.problem,
             "moving": moving.under_way,
             "moves": dict(moving.counts),
@@ -84,26 +97,51 @@ class Operator:
         return await answer
 
     async def _drain(self, said: Mapping[str, str]) -> str:
-        door, moving = self._door, self._moving
+        """With `after`, seconds, /ready says so long before that clients should go elsewhere."""
+        moving = self._moving
         if self._leaving.stage:
             return "it leaves already"
         if moving is None:
             return _ALONE
         if not self._leaving.takers():
             return "no other broker is known that takes clients"
-        if not moving.is_draining:
-            _log.info("drained", extra={"user": said.get(OPERATOR, "")})
-            moving.drain(self._leaving.takers, door.node.clock.now_us())
-            door.carry_out(door.clients.take_effects())
-            door.node.schedule_flush()
+        after_s = _seconds(said.get("after", "0"))
+        if after_s is None:
+            return f"after: it is no number of seconds up to {LONGEST_NOTICE_S:,}"
+        if not self.is_draining:
+            user = said.get(OPERATOR, "")
+            if after_s:
+                _log.info("will be drained", extra={"user": user, "after_s": after_s})
+                loop = asyncio.get_running_loop()
+                self._announced = loop.call_later(after_s, self._begin_to_drain, user)
+            else:
+                self._begin_to_drain(user)
         return ""
+
+    def _begin_to_drain(self, user: str) -> None:
+        door, moving = self._door, self._moving
+        self._announced = None
+        if moving is None or self._leaving.stage:
+            return
+        _log.info("drained", extra={"user": user})
+        moving.drain(self._leaving.takers, door.node.clock.now_us())
+        door.carry_out(door.clients.take_effects())
+        door.node.schedule_flush()
+
+    def stop(self) -> None:
+        """Begin nothing any more."""
+        if self._announced is not None:
+            self._announced.cancel()
+            self._announced = None
 
     async def _undrain(self, said: Mapping[str, str]) -> str:
         moving = self._moving
-        if moving is None or not moving.is_draining:
+        if moving is None or not self.is_draining:
             return "it is not being drained"
         _log.info("takes clients in again", extra={"user": said.get(OPERATOR, "")})
-        moving.undrain()
+        self.stop()
+        if moving.is_draining:
+            moving.undrain()
         return ""
 
     async def _delete_session(self, said: Mapping[str, str]) -> str:
@@ -135,3 +173,15 @@ class Operator:
         rest = {key: text for key, text in said.items() if key not in ("do", OPERATOR)}
         self._door.node.order(Order(said.get("do", ""), rest), done)
         return await answer
+
+
+def _seconds(text: str) -> float | None:
+    """
+    >>> _seconds("2.5"), _seconds("nan"), _seconds("soon"), _seconds("-1")
+    (2.5, None, None, None)
+    """
+    try:
+        seconds = float(text)
+    except ValueError:
+        return None
+    return seconds if 0 <= seconds <= LONGEST_NOTICE_S else None

@@ -19,12 +19,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 
 from shoal.runtime.network_file import dump_network
 from tests.contract.drivers import with_cycles
 from tests.examples import at_length
 from tests.live.everyday.clients import STATE, Publisher, Reader, retained
-from tests.runtime.processes import SHOAL, Processes, not_started, wait_until
+from tests.runtime.processes import SHOAL, Processes, processes, wait_until
 
 BROKERS = tuple(f"B{number}" for number in range(1, 7))
 LINE = tuple(pairwise(BROKERS))
@@ -32,6 +33,7 @@ LINE = tuple(pairwise(BROKERS))
 SYSTEMS = ["tree", "grape", "octopia"]
 OTHERS = ["pop", "self_organising", "bluedove", "dynatops", "bayeux", "geops", "hybrid", "tco"]
 FULL_S = 0.5
+TLS = {"authority": "ca.pem", "certificate": "{broker}.pem", "key": "{broker}.key"}
 SETTINGS: dict[str, dict[str, Any]] = {
     "bluedove": {"dimensions": [{"attribute": "x", "low": 0, "high": 10}]},
 }
@@ -40,8 +42,9 @@ SETTINGS: dict[str, dict[str, Any]] = {
 class Week:
     """A network with its clients, and what is done to it."""
 
-    def __init__(self, network: Processes) -> None:
+    def __init__(self, network: Processes, authority: trustme.CA) -> None:
         self.network = network
+        self._authority = authority
         self.publishers = [Publisher(network, "B1", "one", 1), Publisher(network, "B4", "two", 2)]
         self.durable = Reader(network, "B6", "durable", "site/#")
         self.away = Reader(network, "B3", "away", "site/#")
@@ -106,8 +109,21 @@ class Week:
         self.network.running[broker].send_signal(signal.SIGHUP)
         wait_until(lambda: "not reloaded" in self.network.log(broker))
         path.write_text(right, encoding="utf-8")
-        self.network.running[broker].send_signal(signal.SIGHUP)
-        wait_until(lambda: '"event": "reloaded"' in self.network.log(broker))
+        self._reload(broker)
+
+    def _reload(self, *brokers: str) -> None:
+        before = {broker: self._reloads(broker) for broker in brokers}
+        for broker in brokers:
+            self.network.running[broker].send_signal(signal.SIGHUP)
+        wait_until(lambda: all(self._reloads(broker) > before[broker] for broker in brokers))
+
+    def _reloads(self, broker: str) -> int:
+        return self.network.log(broker).count('"event": "reloaded"')
+
+    def rotate_certificates(self) -> None:
+        """Of the links; connections that begin from now on show the new ones."""
+        issue(self._authority, self.network.folder)
+        self._reload(*BROKERS)
 
     def restart_all(self) -> None:
         """An upgrade: one after the other."""
@@ -166,16 +182,25 @@ def _wait_for(owed: dict[str, set[int]], reader: Reader) -> None:
         return
 
 
+def issue(authority: trustme.CA, folder: Path) -> None:
+    """New certificates for the links of all brokers."""
+    for broker in BROKERS:
+        issued = authority.issue_cert("127.0.0.1", common_name=broker)
+        issued.private_key_pem.write_to_path(folder / f"{broker}.key")
+        issued.cert_chain_pems[0].write_to_path(folder / f"{broker}.pem")
+
+
 @contextmanager
 def week(folder: Path, system: str) -> Iterator[Week]:
     links = [list(link) for link in with_cycles(system, BROKERS, LINE)]
     settings = {system: SETTINGS[system]} if system in SETTINGS else {}
     limits = {"maximum_queued_messages": 1_000_000}
-    with not_started(
-        folder, len(BROKERS), system=system, links=links, limits=limits, **settings
-    ) as network:
-        network.start(*BROKERS)
-        found = Week(network)
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(folder / "ca.pem")
+    issue(authority, folder)
+    data = {"system": system, "links": links, "limits": limits, "tls": TLS, **settings}
+    with processes(folder, len(BROKERS), **data) as network:
+        found = Week(network, authority)
         try:
             yield found
         finally:
@@ -187,6 +212,7 @@ def test_an_ordinary_week(tmp_path: Path, system: str) -> None:
     with week(tmp_path, system) as days:
         days.begin()
         days.reload("B2")
+        days.rotate_certificates()
         days.drain("B5")
         days.goes_on()
         days.kill("B2")

@@ -148,6 +148,32 @@ async def test_a_broker_is_drained_under_load_and_takes_clients_in_again(
 
 
 @on_asyncio
+async def test_a_drain_that_is_announced_takes_clients_in_until_it_begins(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A load balancer that asks for /ready sends new connections elsewhere meanwhile."""
+    async with brokers(tmp_path) as (path, (one, _two, _three)):
+        orders = one.operator.orders
+        for after in ("soon", "nan", "-1", "9999999"):
+            assert (await orders["drain"]({"after": after})).startswith("after: ")
+        assert await orders["drain"]({"after": "600"}) == ""
+        assert await orders["drain"]({"after": "0"}) == ""  # what was announced stands
+        assert "clients: the broker is being drained" in one.missing()
+        assert one.status()["clients"]["drains_soon"]
+        async with aiomqtt.Client("127.0.0.1", one.listening["mqtt"].port, identifier="late"):
+            assert at(one) == {"late"}
+        assert await orders["undrain"]({}) == ""
+        assert one.missing() == []
+        assert (await orders["undrain"]({})) == "it is not being drained"
+        async with aiomqtt.Client("127.0.0.1", one.listening["mqtt"].port, identifier="c") as c:
+            code, text = await shoal(capsys, "drain", path, "B1", "--after", "0.2")
+            assert (code, text.split("\n")[-1]) == (0, "B1 is drained")
+            with pytest.raises(aiomqtt.MqttError):
+                await anext(aiter(c.messages))
+        assert not one.status()["clients"]["drains_soon"]
+
+
+@on_asyncio
 async def test_a_broker_that_is_alone_is_not_drained() -> None:
     async with running(network_of(1), "B1") as (alone,):
         assert await alone.operator.orders["drain"]({}) == "it is all there is of its network"

@@ -30,6 +30,16 @@ _SAY_AFTER_S = 5.0
 def drain(
     network_file: Annotated[Path, typer.Argument(metavar="NETWORK.toml", help="The network.")],
     broker: Annotated[str, typer.Argument(help="Which of its brokers.")],
+    after: Annotated[
+        float,
+        typer.Option(
+            metavar="SECONDS",
+            min=0,
+            max=3_600,
+            help="Let /ready say so for so long before it begins: a load balancer has new "
+            "connections go elsewhere then.",
+        ),
+    ] = 0,
     operator: Operator = "",
     operator_password: OperatorPassword = "",
     operator_certificate: OperatorCertificate = "",
@@ -44,7 +54,7 @@ def drain(
 
     network = read_network(network_file, has_files=False)
     caller = read_caller(network, operator, operator_password, operator_certificate)
-    address = asyncio.run(give_order(network, caller, broker, "drain", _INSTEAD))
+    address = asyncio.run(give_order(network, caller, broker, "drain", _INSTEAD, after=str(after)))
     asyncio.run(_watch(broker, address, caller.to(broker)))
     print(f"{broker} is drained")
 
@@ -63,7 +73,7 @@ async def _watch(broker: str, address: Address, caller: Caller) -> None:
         clients, mqtt = found["clients"], found["mqtt"]
         if not clients["is_draining"]:
             raise UserError(f"{broker} takes clients in again")
-        if not mqtt["sessions"]:
+        if not mqtt["sessions"] and not clients.get("drains_soon"):
             return
         waited_s += _POLL_S
         words = f"sessions still at {broker}: {mqtt['sessions']:,}"

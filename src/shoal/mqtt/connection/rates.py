@@ -73,6 +73,27 @@ class Bucket:
         self._tokens = min(self._tokens + passed_us * self.rate, self.rate * MICROSECONDS)
 
 
+class Purse:
+    """The buckets from which one client pays, a message and its bytes."""
+
+    __slots__ = ("_all", "_bytes", "_messages")
+
+    def __init__(self, messages: list[Bucket], of_bytes: list[Bucket]) -> None:
+        self._messages, self._bytes = messages, of_bytes
+        self._all = messages + of_bytes
+
+    def debt_us(self, now_us: int) -> int:
+        """How long it takes to pay what is owed; 0 without a debt."""
+        return max([bucket.debt_us(now_us) for bucket in self._all])
+
+    def pay(self, size: int, now_us: int) -> None:
+        """For a packet of so many bytes."""
+        for bucket in self._messages:
+            bucket.take(1, now_us)
+        for bucket in self._bytes:
+            bucket.take(size, now_us)
+
+
 class Rates:
     """The buckets of one broker's clients and users; `is_on` while there is any rate."""
 
@@ -100,34 +121,33 @@ class Rates:
         rates = (self._client[1], self._user[1])
         return any(rate and size > LONGEST_S * rate for rate in rates)
 
-    def must_wait(self, session: Session, connection: ClientConnection, now_us: int) -> bool:
-        """Whether the client's next publication must wait; if so its connection waits from now."""
-        debt_us = max(
-            (
-                bucket.debt_us(now_us)
-                for key, _, _ in self._charges(session, 0)
-                if (bucket := self._buckets.get(key)) is not None
-            ),
-            default=0,
+    def purse(self, session: Session, now_us: int) -> Purse:
+        """What the client pays from; it holds until the next one is asked for."""
+        if len(self._buckets) >= self._tidy_at:
+            self._tidy(now_us)
+        return Purse(
+            *(
+                [
+                    self._bucket((*whose, what), rate, now_us)
+                    for whose, rates in (
+                        (("client", session.client_id), self._client),
+                        (_owner(session), self._user),
+                    )
+                    if (rate := rates[place])
+                ]
+                for place, what in enumerate(("messages", "bytes"))
+            )
         )
-        if not debt_us:
-            return False
+
+    def let_wait(
+        self, session: Session, connection: ClientConnection, debt_us: int, now_us: int
+    ) -> None:
+        """The client has a debt to pay before its next publication is taken."""
         connection.is_over_rate = True
         self._waiting.add(connection)
         self._timers.set((RATE_TIMER, connection), now_us + debt_us + SHORTEST_US)
         self._statistics.slowed += 1
         self._say(session.client_id, connection, now_us)
-        return True
-
-    def charge(self, session: Session, size: int, now_us: int) -> None:
-        """The client has published a packet of so many bytes."""
-        for key, rate, count in self._charges(session, size):
-            bucket = self._buckets.get(key)
-            if bucket is None:
-                bucket = self._buckets[key] = Bucket(rate, now_us)
-            bucket.take(count, now_us)
-        if len(self._buckets) > self._tidy_at:
-            self._tidy(now_us)
 
     def go_on(self, connection: ClientConnection) -> None:
         """The connection has waited long enough, or is gone."""
@@ -137,16 +157,11 @@ class Rates:
         connection.is_over_rate = False
         self._timers.cancel((RATE_TIMER, connection))
 
-    def _charges(self, session: Session, size: int) -> list[tuple[Key, int, int]]:
-        """Each bucket that a publication of so many bytes is taken from: its rate, and how much."""
-        client, user = session.client_id, session.user
-        owner = ("user", user) if user else ("nobody", client)
-        return [
-            ((*whose, what), rate, count)
-            for whose, rates in ((("client", client), self._client), (owner, self._user))
-            for what, rate, count in zip(("messages", "bytes"), rates, (1, size), strict=True)
-            if rate
-        ]
+    def _bucket(self, key: Key, rate: int, now_us: int) -> Bucket:
+        found = self._buckets.get(key)
+        if found is None:
+            found = self._buckets[key] = Bucket(rate, now_us)
+        return found
 
     def _tidy(self, now_us: int) -> None:
         kept = {key: each for key, each in self._buckets.items() if not each.is_full(now_us)}
@@ -163,3 +178,8 @@ class Rates:
         said[client_id] = now_us
         reason = "it publishes faster than [limits] allow"
         self._statistics.notices.note("slowed down", connection.party, "", reason)
+
+
+def _owner(session: Session) -> tuple[str, str]:
+    """Whose rate a user's is; a client without a name is a user by itself."""
+    return ("user", session.user) if session.user else ("nobody", session.client_id)

@@ -94,8 +94,8 @@ class Serving:
         work, spreading = 0, self._house.spreading
         is_networked = self._house.door is not None
         travelling = TRAVELLING if is_networked else 0
-        rates = self._house.rates if self._house.rates.is_on else None
-        connection = self._outlet.connection
+        rates = self._house.rates
+        purse = rates.purse(session, now_us) if rates.is_on else None
         # What comes alone need not wait for what comes with it.
         is_alone = len(packets) == 1
         for place, packet in enumerate(packets[first:] if first else packets, first):
@@ -104,7 +104,8 @@ class Serving:
             if type(packet) is Publish:
                 if holds_publications:
                     return place
-                if rates is not None and rates.must_wait(session, connection, now_us):
+                if purse is not None and (debt_us := purse.debt_us(now_us)):
+                    rates.let_wait(session, self._outlet.connection, debt_us, now_us)
                     return place
                 if not packet.qos:
                     has_gathered = True
@@ -120,9 +121,8 @@ class Serving:
                     or incoming.is_prepared(packet, now_us)
                 ):
                     return place
-                if rates is not None:
-                    size = 0 if incoming.is_beyond_rate(packet) else packet.size
-                    rates.charge(session, size, now_us)
+                if purse is not None:
+                    purse.pay(0 if incoming.is_beyond_rate(packet) else packet.size, now_us)
                 work += travelling + incoming.on_publish(packet, now_us, is_alone)
                 if is_networked and self._house.is_sharing:
                     return place + 1

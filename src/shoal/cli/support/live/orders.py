@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 async def give_order(
-    network: Network, caller: Caller, broker: str, name: str, instead: str
+    network: Network, caller: Caller, broker: str, name: str, instead: str, **said: str
 ) -> Address:
     """Have a broker do something; its admin port.
 
@@ -32,7 +32,7 @@ async def give_order(
         raise UserError(f"{broker} {why}{hint}")
     address = read_address(found["listening"]["admin"])
     try:
-        problem = await order(address, name, caller.to(broker))
+        problem = await order(address, name, caller.to(broker), **said)
     except OSError as error:
         raise UserError(f"{broker} does not answer at {address}: {problem_of(error)}") from error
     if problem:

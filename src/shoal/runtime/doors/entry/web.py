@@ -41,7 +41,10 @@ class Web:
         self._httpx: Any = needed("httpx", key)
         self._tls = ssl.create_default_context(cafile=authority) if authority else None
         self._timeout_s = timeout_s
-        self._headers = {"Authorization": f"Bearer {bearer}"} if bearer else {}
+        # What is packed could be of any size once it is unpacked.
+        self._headers = {"Accept-Encoding": "identity"}
+        if bearer:
+            self._headers["Authorization"] = f"Bearer {bearer}"
         self._connections = connections
         self._client: httpx.AsyncClient | None = None
         # It has a line for each request.
@@ -64,12 +67,13 @@ class Web:
         try:
             async with self._client.stream(method, url, json=said) as response:
                 body = bytearray()
-                async for chunk in response.aiter_bytes():
+                async for chunk in response.aiter_raw():
                     body += chunk
                     if len(body) > MOST_BYTES:
                         raise OSError(f"the answer has more than {MOST_BYTES} bytes")
                 return response.status_code, bytes(body)
-        except (self._httpx.HTTPError, self._httpx.InvalidURL) as error:
+        except (self._httpx.HTTPError, self._httpx.InvalidURL, RuntimeError) as error:
+            # A RuntimeError where the client was closed meanwhile, as by a reload.
             raise OSError(str(error) or type(error).__name__) from None
 
     async def close(self) -> None:
