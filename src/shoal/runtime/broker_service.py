@@ -420,7 +420,7 @@ class BrokerService:
                 "queued_bytes": self.door.clients.backlog.bytes,
                 "queues_are_full": self.door.clients.backlog.is_full,
             },
-            "memory": memory_of(self.ledger, self.door.clients.backlog),
+            "memory": memory_of(self.ledger, self.door.clients),
             "latency": self.door.traffic.latencies.status(self.node.clock.now_us()),
             "exceptions": self.exceptions.status(),
             "journal": self.door.journal.status if self.door.journal is not None else None,

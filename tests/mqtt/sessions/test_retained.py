@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -32,6 +34,10 @@ def test_the_same_messages_in_any_order_leave_the_same(messages: list[Message]) 
         backward.keep(message)
     assert contents(forward) == contents(backward)
     assert forward.digest == backward.digest
+    sizes = Counter[str]()
+    for message in forward.matching("#", 0):
+        sizes[message.publisher] += message.size
+    assert dict(forward.heaviest(10)) == dict(backward.heaviest(10)) == sizes
     last = {
         topic: max(
             (m for m in messages if m.topic == topic), key=lambda m: (m.published_us, m.publisher)

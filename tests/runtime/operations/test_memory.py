@@ -40,6 +40,9 @@ async def test_tables_have_bounds_and_users_what_waits_for_them(tmp_path: Path) 
             assert rows["logins"]["entries"] == 1
             (user,) = memory["users"]
             assert (user["user"], user["sessions"]) == ("ann", 2)
+            publisher = memory["publishers"][0]
+            assert (publisher["client"], publisher["user"]) == ("p", "ann")
+            assert publisher["retained_bytes"] > 5_000
             text = render(one.figures).decode()
             assert 'shoal_memory_entries{table="sessions"} 2.0' in text
             assert 'shoal_user_queued_bytes{user="ann"}' in text

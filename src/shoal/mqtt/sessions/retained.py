@@ -16,7 +16,7 @@ Source: MQTT Version 5.0, section 3.3.1.3.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterator
 from hashlib import blake2b
 from typing import Protocol
@@ -60,6 +60,8 @@ class RetainedStore:
         self.maximum = maximum
         self.maximum_bytes = maximum_bytes
         self._bytes = 0
+        # The same by the client that published it.
+        self._bytes_of: Counter[str] = Counter()
         self._messages: TopicStore[Message] = TopicStore()
         self._expiring = Expiring()
         # The message that removed each topic's, oldest first.
@@ -82,6 +84,10 @@ class RetainedStore:
 
         ledger.register("retained messages", retained)
         ledger.register("removals of retained messages", removals)
+
+    def heaviest(self, most: int) -> list[tuple[str, int]]:
+        """The clients whose retained messages take the most, by identifier, and the bytes."""
+        return self._bytes_of.most_common(most)
 
     def date(self, message: Message) -> None:
         """Make a message, published here now, later than the one it replaces.
@@ -120,6 +126,7 @@ class RetainedStore:
             self._forget_removal(topic)
         self._messages[topic] = message
         self._bytes += message.size
+        self._bytes_of[message.publisher] += message.size
         if message.expires_us is not None:
             self._expiring.add(topic, message.expires_us)
         self._fold(message)
@@ -198,6 +205,9 @@ class RetainedStore:
     def _leave(self, message: Message) -> None:
         """A message is dropped, or replaced."""
         self._bytes -= message.size
+        self._bytes_of[message.publisher] -= message.size
+        if not self._bytes_of[message.publisher]:
+            del self._bytes_of[message.publisher]
         if message.expires_us is not None:
             self._expiring.discard(message.topic, message.expires_us)
         self._fold(message)

@@ -80,6 +80,11 @@ _USERS = {
         "What the subscriptions of a user take, of the same users.",
     ),
 }
+_RETAINED_BYTES = (
+    "shoal_client_retained_bytes",
+    "What a client's retained messages take, of the 10 clients whose take the most; its user, if "
+    "its session is at this broker.",
+)
 _JOURNAL = {
     "bytes": ("shoal_journal_bytes", "The journal's files."),
     "free_bytes": ("shoal_disk_free_bytes", "What is free on the disk of the broker's folder."),
@@ -136,6 +141,11 @@ def _memory_metrics(memory: Mapping[str, Any]) -> Iterator[Metric]:
             if row[key] is not None:
                 family.add_metric([row["name"]], row[key])
         yield family
+    name, text = _RETAINED_BYTES
+    family = GaugeMetricFamily(name, text, labels=["client", "user"])
+    for row in memory.get("publishers", ()):
+        family.add_metric([row["client"], row["user"]], row["retained_bytes"])
+    yield family
     for key, (name, text) in _USERS.items():
         family = GaugeMetricFamily(name, text, labels=["user"])
         for row in memory.get("users", ()):
