@@ -125,8 +125,9 @@ class RetainedStore:
         elif self._removals:
             self._forget_removal(topic)
         self._messages[topic] = message
-        self._bytes += message.size
-        self._bytes_of[message.publisher] += message.size
+        size = message.size
+        self._bytes += size
+        self._bytes_of[message.publisher] += size
         if message.expires_us is not None:
             self._expiring.add(topic, message.expires_us)
         self._fold(message)
@@ -204,8 +205,9 @@ class RetainedStore:
 
     def _leave(self, message: Message) -> None:
         """A message is dropped, or replaced."""
-        self._bytes -= message.size
-        self._bytes_of[message.publisher] -= message.size
+        size = message.size
+        self._bytes -= size
+        self._bytes_of[message.publisher] -= size
         if not self._bytes_of[message.publisher]:
             del self._bytes_of[message.publisher]
         if message.expires_us is not None:
