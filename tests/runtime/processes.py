@@ -76,6 +76,10 @@ class Processes:
     def status(self, name: str) -> dict[str, Any]:
         return asyncio.run(status_of(self.network.broker(name).address("admin")))
 
+    def is_ready(self, name: str) -> bool:
+        """Whether a broker waits for nothing before it takes publications."""
+        return not self.status(name)["missing"]
+
     def start(self, *names: str) -> None:
         for name in names:
             words = ("serve", str(self._paths.get(name, self.path)), "--broker", name)

@@ -21,11 +21,6 @@ def client(network: Processes, broker: str, **options: object) -> aiomqtt.Client
     return aiomqtt.Client(where.host, where.port, **options)  # type: ignore[arg-type]
 
 
-def is_ready(network: Processes, broker: str) -> bool:
-    """Whether it is linked to all others that it needs, and has met their MQTT sides."""
-    return not network.status(broker)["missing"]
-
-
 async def words(reader: aiomqtt.Client, count: int) -> list[bytes]:
     async with asyncio.timeout(PATIENCE_S):
         return [bytes((await anext(reader.messages)).payload) for _ in range(count)]
@@ -37,7 +32,7 @@ def test_a_device_that_is_back_elsewhere_is_online(
     tmp_path: Path, system: str, version: aiomqtt.ProtocolVersion
 ) -> None:
     with processes(tmp_path, 3, system=system) as network:
-        wait_until(lambda: all(is_ready(network, broker) for broker in network.running))
+        wait_until(lambda: all(network.is_ready(broker) for broker in network.running))
 
         async def rounds() -> None:
             for number in range(ROUNDS):

@@ -11,7 +11,7 @@ from typing import Any
 import paho.mqtt.client as paho
 
 from tests.runtime.live import PATIENCE_S
-from tests.runtime.processes import Client, Processes, wait_until
+from tests.runtime.processes import Processes, wait_until
 
 # Between two publications, and how many may be under way.
 PAUSE_S = 0.01
@@ -102,15 +102,9 @@ class Reader:
 def retained(network: Processes, broker: str, count: int) -> dict[str, bytes]:
     """The states that a client gets that subscribes now."""
     found: dict[str, bytes] = {}
-    client = Client(*_address(network, broker), f"look at {broker} {time.time_ns()}", 0)
+    client = network.client(broker, f"look at {broker} {time.time_ns()}", 0)
     client.paho.on_message = lambda _, __, each: found.__setitem__(each.topic, each.payload)
     with client:
         client.subscribe(f"{STATE}/#", 1)
         wait_until(lambda: len(found) >= count)
     return found
-
-
-def _address(network: Processes, broker: str) -> tuple[str, int]:
-    address = network.network.broker(broker).address("mqtt")
-    assert address is not None
-    return address.host, address.port

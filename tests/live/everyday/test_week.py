@@ -56,16 +56,13 @@ class Week:
         self.readers = [self.durable, self.away, self.filtered, *self.members]
 
     def begin(self) -> None:
-        wait_until(lambda: all(self.is_ready(broker) for broker in BROKERS))
+        wait_until(lambda: all(self.network.is_ready(broker) for broker in BROKERS))
         for reader in self.readers:
             reader.start()
         self.away.pause()
         for publisher in self.publishers:
             publisher.start()
         self.goes_on()
-
-    def is_ready(self, broker: str) -> bool:
-        return not self.network.status(broker)["missing"]
 
     def goes_on(self) -> None:
         """Everybody's publications are taken and come, whatever was done before."""
@@ -99,7 +96,7 @@ class Week:
         self.network.fill_disk(broker)
         time.sleep(FULL_S)
         self.network.empty_disk(broker)
-        wait_until(lambda: self.is_ready(broker))
+        wait_until(lambda: self.network.is_ready(broker))
 
     def reload(self, broker: str) -> None:
         """First a file that is broken, which changes nothing, then the right one with a rule."""
@@ -129,7 +126,7 @@ class Week:
         """An upgrade: one after the other."""
         for broker in BROKERS:
             self.stop_and_start(broker)
-            wait_until(lambda broker=broker: self.is_ready(broker))  # type: ignore[misc]
+            wait_until(lambda broker=broker: self.network.is_ready(broker))  # type: ignore[misc]
 
     # --- the judge ------------------------------------------------------------------------------
 

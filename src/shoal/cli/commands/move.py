@@ -15,7 +15,8 @@ from shoal.cli.support.live.operators import (
     OperatorPassword,
     read_caller,
 )
-from shoal.cli.support.live.statuses import admin_addresses, ask_status, check_known, problem_of
+from shoal.cli.support.live.orders import order_everywhere, that_answers
+from shoal.cli.support.live.statuses import ask_status, check_known
 
 if TYPE_CHECKING:
     from shoal.runtime.network_file import Network
@@ -46,25 +47,14 @@ def move(
 
 async def _move(network: Network, caller: Caller, client: str, broker: str) -> str:
     """Where it was; each broker is asked, and the one knows that has it."""
-    from shoal.runtime.supervisor import order
-
     statuses = await ask_status(network, caller)
     check_known(network, statuses, broker)
-    here = admin_addresses(network, statuses)
-
-    async def ask(name: str) -> str | None:
-        """Why not; None where the client is not."""
-        try:
-            problem = await order(here[name], "move", caller.to(name), client=client, broker=broker)
-        except OSError as error:
-            return f"{name} does not answer: {problem_of(error)}"
-        return None if problem == f"{client} is not connected to {name}" else problem
-
-    answers = dict(zip(here, await asyncio.gather(*map(ask, here)), strict=True))
-    known = {name: problem for name, problem in answers.items() if problem is not None}
+    absent = f"{client} is not connected to {{broker}}"
+    known = await order_everywhere(
+        network, statuses, caller, "move", absent, client=client, broker=broker
+    )
     if not known:
-        silent = ", ".join(name for name in statuses if name not in here)
-        where = f" that answers ({silent} does not)" if silent else ""
+        where = that_answers(network, statuses)
         raise UserError(f"no client {client} is connected to a broker{where}")
     source = next((name for name, problem in known.items() if not problem), "")
     if not source:

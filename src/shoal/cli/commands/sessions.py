@@ -21,6 +21,7 @@ from shoal.cli.support.live.operators import (
     OperatorPassword,
     read_caller,
 )
+from shoal.cli.support.live.orders import order_everywhere, that_answers
 from shoal.cli.support.live.statuses import Statuses, admin_addresses, ask_status, problem_of
 from shoal.cli.support.live.wrongs import duration
 from shoal.cli.support.rows import show_rows
@@ -129,24 +130,13 @@ async def _sessions_of(
 
 async def _delete(network: Network, caller: Caller, client: str) -> str:
     """Where it was; each broker is asked, and the one that has it ends it."""
-    from shoal.runtime.supervisor import order
-
     statuses = await ask_status(network, caller)
-    here = admin_addresses(network, statuses)
-
-    async def ask(name: str) -> str | None:
-        """Why not; None where the session is not."""
-        try:
-            problem = await order(here[name], "delete-session", caller.to(name), client=client)
-        except OSError as error:
-            return f"{name} does not answer: {problem_of(error)}"
-        return None if problem == f"{client} has no session at {name}" else problem
-
-    answers = dict(zip(here, await asyncio.gather(*map(ask, here)), strict=True))
-    known = {name: problem for name, problem in answers.items() if problem is not None}
+    absent = f"{client} has no session at {{broker}}"
+    known = await order_everywhere(
+        network, statuses, caller, "delete-session", absent, client=client
+    )
     if not known:
-        silent = ", ".join(name for name in statuses if name not in here)
-        where = f" that answers ({silent} does not)" if silent else ""
+        where = that_answers(network, statuses)
         raise UserError(f"no broker{where} has a session of {client}")
     done = next((name for name, problem in known.items() if not problem), "")
     if not done:

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from shoal.cli.support.errors import UserError
-from shoal.cli.support.live.statuses import ask_status, check_known, problem_of
+from shoal.cli.support.live.statuses import (
+    Statuses,
+    admin_addresses,
+    ask_status,
+    check_known,
+    problem_of,
+)
 
 if TYPE_CHECKING:
     from shoal.runtime.addresses import Address
@@ -38,3 +45,34 @@ async def give_order(
     if problem:
         raise UserError(f"{broker}: {problem}")
     return address
+
+
+async def order_everywhere(
+    network: Network, statuses: Statuses, caller: Caller, name: str, absent: str, **said: str
+) -> dict[str, str]:
+    """Ask all brokers that answer to do what only one can; what each says that knows of it.
+
+    Empty where it was done, else why not.  A broker that answers `absent`, with its name in the
+    place of `{broker}`, does not know of it.
+    """
+    from shoal.runtime.supervisor import order
+
+    here = admin_addresses(network, statuses)
+
+    async def ask(broker: str) -> str:
+        try:
+            return await order(here[broker], name, caller.to(broker), **said)
+        except OSError as error:
+            return f"{broker} does not answer: {problem_of(error)}"
+
+    answers = zip(here, await asyncio.gather(*map(ask, here)), strict=True)
+    return {
+        broker: answer for broker, answer in answers if answer != absent.replace("{broker}", broker)
+    }
+
+
+def that_answers(network: Network, statuses: Statuses) -> str:
+    """Which brokers were not asked, behind the word for one; empty where all were."""
+    here = admin_addresses(network, statuses)
+    silent = ", ".join(name for name in statuses if name not in here)
+    return f" that answers ({silent} does not)" if silent else ""

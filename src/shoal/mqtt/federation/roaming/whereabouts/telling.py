@@ -128,7 +128,7 @@ class Telling:
         for control in own:
             told = self._told.get(control.client_id)
             if told is not None and left in told.registrars:
-                before, told.registrars = told.registrars, self._registrars(control.client_id)
+                before, told.registrars = told.registrars, self.registrars(control.client_id)
                 for registrar in told.registrars:
                     if registrar not in before:
                         self._tell_registrar(registrar, control, now_us)
@@ -139,13 +139,12 @@ class Telling:
     def _all_read(self) -> bool:
         return bool(self._met) and not self._not_reading
 
-    def _registrars(self, client_id: str) -> tuple[BrokerId, ...]:
-        """The brokers that know where a client is whose session ends with its connection."""
-        return registrars(client_id, (self._broker_id, *self._met))
-
     def registrars(self, client_id: str) -> tuple[BrokerId, ...]:
-        """The brokers that know where a client is; none while this broker has met no other."""
-        return self._registrars(client_id) if self._met else ()
+        """The brokers that know where a client is whose session ends with its connection.
+
+        While this broker has met no other, it is the only one.
+        """
+        return registrars(client_id, (self._broker_id, *self._met))
 
     # --- what happens here --------------------------------------------------------------------
 
@@ -177,9 +176,7 @@ class Telling:
         if control.is_kept or is_known or not self._all_read:
             self.tell_all(control, now_us)
         else:
-            told = self._told[control.client_id] = Told(
-                control, self._registrars(control.client_id)
-            )
+            told = self._told[control.client_id] = Told(control, self.registrars(control.client_id))
             for registrar in told.registrars:
                 self._tell_registrar(registrar, control, now_us)
 
