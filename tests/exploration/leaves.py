@@ -159,7 +159,7 @@ class Leaves(Network):
             self.refuse(draft, name, other)
             return
         draft.left = script._replace(linked=script.linked | {ends})
-        self.join(draft, name, other)
+        self.join(draft, name, other, is_lasting=ends in script.lasting)
 
     def _end(self, draft: Draft, name: str, other: str) -> None:
         ends, script = frozenset((name, other)), draft.left

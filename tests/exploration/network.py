@@ -255,11 +255,12 @@ class Network:
             if target in told:
                 draft.queues[way] += (self.lives.input(LinkChanged(source, LinkState.FAILED)),)
 
-    def join(self, draft: Draft, left: str, right: str) -> None:
+    def join(self, draft: Draft, left: str, right: str, *, is_lasting: bool = True) -> None:
         """The link comes up: each end learns of it before what the other says then."""
         for source, target in ((left, right), (right, left)):
             way = self.ways[source, target]
-            draft.queues[way] += (self.lives.input(LinkChanged(source, LinkState.UP)),)
+            up = LinkChanged(source, LinkState.UP, is_lasting)
+            draft.queues[way] += (self.lives.input(up),)
 
     def refuse(self, draft: Draft, source: str, target: str) -> None:
         """A link that was asked for does not come up; who asked is told."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shoal.overlays.tree.departing.succession import Succession
+from shoal.overlays.tree.contraction import Contraction
 from tests.examples import at_length
 from tests.exploration.leaves import Leaves
 from tests.exploration.network import Ends
@@ -31,7 +31,7 @@ def test_a_leave_whose_link_breaks(fault: Ends, publishing: str) -> None:
 
 
 def test_the_judges_notice_who_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Succession, "_move", lambda *arguments: None)
+    monkeypatch.setattr(Contraction, "follow", lambda *arguments: None)
     assert Leaves(1).explore().problems
 
 

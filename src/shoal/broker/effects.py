@@ -69,13 +69,14 @@ class LinkState(enum.Enum):
 
 
 class LinkChanged(msgspec.Struct, frozen=True):
-    """The link to a neighbour came up, failed or ended.
+    """The link to a neighbour came up, failed or ended; `is_lasting` is as in `OpenLink`.
 
     Up without a word before: the neighbour has come back soon, and knows nothing of what was said.
     """
 
     neighbour: BrokerId
     state: LinkState
+    is_lasting: bool = True
 
     @property
     def up(self) -> bool:

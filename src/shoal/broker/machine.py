@@ -19,6 +19,7 @@ from shoal.broker.effects import (
     Input,
     Leave,
     LinkChanged,
+    LinkState,
     Loads,
     Measured,
     Notify,
@@ -163,6 +164,8 @@ class Broker:
         match input:
             case TimerFired(key):
                 self._strategy.timer(key, now_us, out)
+            case LinkChanged(neighbour, LinkState.UP, False):
+                self._strategy.link_opened(neighbour, now_us, out)
             case LinkChanged(neighbour, state):
                 self._strategy.link(neighbour, state, now_us, out)
             case Returned(neighbour, carrier):

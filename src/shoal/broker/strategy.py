@@ -134,6 +134,9 @@ class Strategy(Protocol):
     def link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
         """The link to a neighbour came up, failed or ended."""
 
+    def link_opened(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
+        """A link is up that does not last: it belongs to the overlay only if the system says so."""
+
     def returned(
         self, neighbour: BrokerId, carrier: Carrier, now_us: int, out: list[Effect]
     ) -> None:
@@ -212,6 +215,10 @@ class BaseStrategy:
     def start(self, started: Started, now_us: int, out: list[Effect]) -> None: ...
 
     def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None: ...
+
+    def link_opened(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
+        """It is a link as any other."""
+        self.link(neighbour, LinkState.UP, now_us, out)  # type: ignore[attr-defined]
 
     def returned(
         self, neighbour: BrokerId, carrier: Carrier, now_us: int, out: list[Effect]

@@ -224,7 +224,8 @@ class Wiring:
             return
         self.connect(ends)
         for source, target in (ends, ends[::-1]):
-            self._brokers[source].bring(now_us, LinkChanged(target, LinkState.UP))
+            up = LinkChanged(target, LinkState.UP, is_lasting=self._is_lasting(ends))
+            self._brokers[source].bring(now_us, up)
 
     def _say_missing(self, now_us: int, ends: Ends) -> None:
         """Tell a broker that a link it waits for is not there, unless it has come meanwhile."""

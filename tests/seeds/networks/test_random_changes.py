@@ -9,8 +9,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from shoal.overlays.tree.departing import succession
-from shoal.overlays.tree.departing.leaving import Leaver
+from shoal.overlays.tree.contraction import Contraction
+from shoal.overlays.tree.routing import TreeRouting
 from tests.seeds.chosen import CHOSEN, chosen
 from tests.seeds.networks.random_changes import ChangingNetwork
 from tests.systems import TREES
@@ -70,12 +70,12 @@ def test_seeds_by_which_faults_were_found(system: str, lossy: bool, seed: int) -
 
 def leave_at_any_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """A mutant: a broker goes while clients, publishers or tables are on their way through it."""
-    monkeypatch.setattr(Leaver, "_is_quiet", lambda self, *_: True)
+    monkeypatch.setattr(TreeRouting, "obstacle", lambda *_: "")
 
 
 def take_over_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """A mutant: who comes to its new neighbour has no rows by way of it."""
-    monkeypatch.setattr(succession, "follow", lambda *_: None)
+    monkeypatch.setattr(Contraction, "follow", lambda *_: None)
 
 
 @pytest.mark.parametrize(

@@ -205,7 +205,8 @@ class LinkSession(LinkTraffic):
         self._start()
         self._names.begin(said)
         self._start_afresh()
-        return [LinkChanged(self.neighbour, LinkState.UP)]
+        is_lasting = self.opened_us is not None or hello.opened_us is not None
+        return [LinkChanged(self.neighbour, LinkState.UP, is_lasting)]
 
     def _begin_again(self, said: Hello, hello: Hello, now_us: int) -> list[LinkChanged]:
         """Link up anew."""

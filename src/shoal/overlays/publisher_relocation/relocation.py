@@ -6,9 +6,15 @@ Who routes over the same tree in another way, too, takes the same parts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from shoal.broker.effects import Effect, LinkState, Measured, Started, TimerFired, TimerKey
+from shoal.broker.effects import (
+    Effect,
+    LinkState,
+    Measured,
+    OpenLink,
+    Started,
+    TimerFired,
+    TimerKey,
+)
 from shoal.broker.messages import (
     Advertise,
     Carrier,
@@ -24,18 +30,14 @@ from shoal.broker.messages import (
 from shoal.broker.strategy import ReceiveBatch
 from shoal.clients.messages import MigrationAdvertisement, Paused
 from shoal.model import BrokerId, ClientId
+from shoal.overlays.coordination.coordinator import TIMER as CHANGE_TIMER
+from shoal.overlays.coordination.messages import ChangeMessage
 from shoal.overlays.publisher_relocation.messages import MigrationComplete, MigrationUpdate
 from shoal.overlays.publisher_relocation.migration import TIMER, Migrations
 from shoal.overlays.publisher_relocation.tracer import Tracer
 from shoal.overlays.tree.around import AroundTree
-from shoal.overlays.tree.departing.leaving import TIMER as LEAVING_TIMER
 from shoal.overlays.tree.exchange import TIMER as EXCHANGE_TIMER
-from shoal.overlays.tree.messages import (
-    AdvertisementsSaid,
-    LeavingMessage,
-    Stead,
-    SubscriptionsSaid,
-)
+from shoal.overlays.tree.messages import AdvertisementsSaid, SubscriptionsSaid
 from shoal.overlays.tree.routing import TreeRouting
 
 # What the tree and its migrations hear from neighbours; all else is for tracers.
@@ -52,7 +54,7 @@ _OF_THE_TREE = frozenset(
     )
 )
 # By type: POP asks this of a result for each link and publication, and `isinstance` takes longer.
-_LEAVING = frozenset(LeavingMessage.__subclasses__())
+_CHANGES = frozenset(ChangeMessage.__subclasses__())
 
 
 class Relocation(AroundTree):
@@ -93,10 +95,11 @@ class Relocation(AroundTree):
         if neighbour not in self._neighbours:
             self.tree.check_sender(neighbour, message)
         kind = type(message)
-        if kind in _LEAVING:
+        if kind in _CHANGES:
             self.tree.receive(neighbour, message, now_us, out)
             return
-        self.tree.heard()
+        if self.tree.is_cut_off(neighbour):
+            return
         if kind not in _OF_THE_TREE:
             self.tracer.receive(neighbour, message, now_us, out)
             return
@@ -157,6 +160,9 @@ class Relocation(AroundTree):
         if not self.tree.takes_link(neighbour, state, now_us, out):
             self.relink(neighbour, state, now_us, out)
 
+    def link_opened(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
+        self.tree.link_opened(neighbour, now_us, out)
+
     def returned(
         self, neighbour: BrokerId, carrier: Carrier, now_us: int, out: list[Effect]
     ) -> None:
@@ -166,7 +172,7 @@ class Relocation(AroundTree):
         self.tracer.measured(measured)
 
     def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
-        if key in (EXCHANGE_TIMER, LEAVING_TIMER):
+        if key in (EXCHANGE_TIMER, CHANGE_TIMER):
             self.tree.timer(key, now_us, out)
         elif self.tree.defers(TimerFired(key)):
             return
@@ -209,27 +215,24 @@ class Relocation(AroundTree):
     def since_us(self, neighbour: BrokerId) -> int:
         return self.tree.since_us(neighbour)
 
-    def settled(self, neighbour: BrokerId, at_us: int, *, is_in: bool) -> int:
-        return self.tree.settled(neighbour, at_us, is_in=is_in)
+    def expect(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
+        self.tree.expect(neighbour, now_us, out)
 
-    def parting(self, neighbours: Iterable[BrokerId], now_us: int, out: list[Effect]) -> None:
-        self.tree.parting(neighbours, now_us, out)
+    def remember(self, out: list[Effect]) -> None:
+        self.tree.remember(out)
 
-    def has(self, broker: BrokerId) -> bool:
-        return self.tree.has(broker)
+    def adopt(self, neighbour: BrokerId, at_us: int, now_us: int, out: list[Effect]) -> None:
+        out.append(OpenLink(neighbour, is_lasting=True))
+        self.relink(neighbour, LinkState.UP, now_us, out)
 
-    def stood_in(self, neighbour: BrokerId) -> Stead:
-        return self.tree.stood_in(neighbour)
-
-    def inherit(
-        self, absent: Iterable[BrokerId], leaver: BrokerId, now_us: int, out: list[Effect]
-    ) -> None:
-        self.tree.inherit(absent, leaver, now_us, out)
+    def disown(self, neighbour: BrokerId, at_us: int, now_us: int, out: list[Effect]) -> None:
+        """The tracer waits for nothing from there."""
+        self.replaced(neighbour, (), now_us, out)
 
     def replaced(
         self, old: BrokerId | None, new: tuple[BrokerId, ...], now_us: int, out: list[Effect]
     ) -> None:
-        """The tracer asks those that there are."""
+        """The tables have turned: the tracer asks those that there are."""
         publishers = self.tables.published.clients
         if old is not None:
             self.tracer.link(old, False, publishers, now_us, out)

@@ -11,8 +11,8 @@ from shoal.broker.wire import Vocabulary
 from shoal.overlays.publisher_relocation.messages import MESSAGES
 from shoal.overlays.publisher_relocation.records import SelectionRecord
 from shoal.overlays.system import System, nobody_moves
-from shoal.overlays.tree.departing.stand_in import stand_in
 from shoal.overlays.tree.messages import MESSAGES as TREE_MESSAGES
+from shoal.overlays.tree.stand_in import stand_in
 from shoal.overlays.tree.system import tables_of_a_tree
 
 if TYPE_CHECKING:

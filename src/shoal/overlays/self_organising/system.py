@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from shoal.model import BrokerId
+from shoal.overlays.coordination.messages import MESSAGES as CHANGE_MESSAGES
 from shoal.overlays.publisher_relocation.grape.messages import MESSAGES as GRAPE_MESSAGES
 from shoal.overlays.publisher_relocation.messages import MESSAGES as MIGRATION_MESSAGES
 from shoal.overlays.publisher_relocation.records import SelectionRecord
@@ -17,8 +18,8 @@ from shoal.overlays.self_organising.parameters import Parameters
 from shoal.overlays.self_organising.quiet_ring.ring_messages import MESSAGES as RING_MESSAGES
 from shoal.overlays.self_organising.records import ProposalRecord
 from shoal.overlays.system import System
-from shoal.overlays.tree.departing.stand_in import stand_in
 from shoal.overlays.tree.messages import MESSAGES as TREE_MESSAGES
+from shoal.overlays.tree.stand_in import stand_in
 from shoal.overlays.tree.system import tables_of_a_tree
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ SYSTEM = System(
     parameters=Parameters,
     messages=(
         *TREE_MESSAGES,
+        *CHANGE_MESSAGES,
         *MESSAGES,
         *RING_MESSAGES,
         *HEALING,

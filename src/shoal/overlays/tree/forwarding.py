@@ -30,6 +30,8 @@ class Forwarding:
         self, broker: BrokerId, neighbours: Container[BrokerId], routes: Outcomes[Route]
     ) -> None:
         self.note: Note | None = None
+        # By broker that has left and passes on what it has: neighbours that it passes that to itself.
+        self.draining: dict[BrokerId, Container[BrokerId]] = {}
         self._broker = broker
         self._neighbours = neighbours
         self._routes = routes
@@ -48,6 +50,9 @@ class Forwarding:
         client.
         """
         if hop not in self._neighbours and hop is not None:
+            if hop in self.draining:
+                self.forward_all(hop, batch, out, self.draining[hop])
+                return
             self.check_neighbour(hop)
         publications = batch.publications
         if len(publications) == 1:
@@ -72,9 +77,15 @@ class Forwarding:
                 note(routed, route, hop, now_us, out)
 
     def forward_all(
-        self, hop: BrokerId | None, batch: PublicationBatch, out: list[Effect]
+        self,
+        hop: BrokerId | None,
+        batch: PublicationBatch,
+        out: list[Effect],
+        but: Container[BrokerId] = (),
     ) -> Sequence[Route]:
         """As `forward`, but `hop` need not be a neighbour any more, and nobody notes it.
+
+        Nothing goes to the neighbours in `but`.
 
         Returns their routes, in their order.
         """
@@ -87,7 +98,7 @@ class Forwarding:
             for neighbour in route.neighbours:
                 if neighbour in remote:
                     remote[neighbour].append(routed)
-                elif neighbour != hop:
+                elif neighbour != hop and neighbour not in but:
                     remote[neighbour] = [routed]
         whole = PublicationBatch(publications, batch.hops + 1)
         for neighbour, part in remote.items():

@@ -8,12 +8,15 @@ each other their tables (`exchange.py`), and take the place of one that leaves (
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sized
+from collections.abc import Collection, Mapping, Sized
 
 from shoal.broker.effects import (
     Effect,
+    EndLink,
     LinkChanged,
     LinkState,
+    OpenLink,
+    Remember,
     Send,
     Started,
     TimerFired,
@@ -47,29 +50,23 @@ from shoal.model import (
     ClientId,
     Subscription,
 )
+from shoal.overlays.coordination.coordinator import TIMER as CHANGE_TIMER
+from shoal.overlays.coordination.coordinator import Coordinator, Deferred
+from shoal.overlays.coordination.messages import Change, ChangeMessage, Facts
 from shoal.overlays.merging import OwnMerging
 from shoal.overlays.publishers import LocalPublishers
 from shoal.overlays.requests import check_advertisement, check_filter, check_subscription
-from shoal.overlays.tree.departing.leaving import TIMER as LEAVING_TIMER
-from shoal.overlays.tree.departing.leaving import Leaver
-from shoal.overlays.tree.departing.plain import PlainLinks
-from shoal.overlays.tree.departing.succession import Around, Succession
+from shoal.overlays.tree.contraction import Around, Contraction, PlainLinks
 from shoal.overlays.tree.exchange import TIMER as EXCHANGE_TIMER
 from shoal.overlays.tree.exchange import Exchange
 from shoal.overlays.tree.forwarding import Forwarding
-from shoal.overlays.tree.messages import (
-    Absent,
-    AdvertisementsSaid,
-    LeavingMessage,
-    Prepared,
-    Refuse,
-    Stopped,
-    SubscriptionsSaid,
-    Succeeded,
-)
+from shoal.overlays.tree.messages import AdvertisementsSaid, SubscriptionsSaid
 from shoal.overlays.tree.propagation import Propagation
 from shoal.overlays.tree.routing_table import SubscriptionEntry
 from shoal.overlays.tree.turning import Turn, turn_tables
+
+# What is remembered of changes of links goes by this name.
+CHANGES = "changes"
 
 
 class TreeRouting(PlainLinks, BaseStrategy):
@@ -92,10 +89,11 @@ class TreeRouting(PlainLinks, BaseStrategy):
         self.tables = self.propagation.tables
         self.forwarding = Forwarding(self.broker, self._neighbours, self.tables.routes)
         self._exchange = Exchange(context.expected)
-        self._leaver = Leaver(context.random, self.propagation, self._exchange, context.expected)
-        self._succession = Succession(
-            self.broker, self.propagation, self._exchange, self, lambda: self._leaver.is_engaged
-        )
+        self.around: Around = self
+        self._contraction = Contraction(self.propagation, self._exchange)
+        self.changes = Coordinator(self.broker, context.random, self, context.neighbours)
+        # Neighbours whose links are down.
+        self._away = dict.fromkeys(context.expected)
 
     # --- the strategy's inputs ----------------------------------------------------------------
 
@@ -136,8 +134,10 @@ class TreeRouting(PlainLinks, BaseStrategy):
         return Onward(tuple(hops), is_local=bool(route.clients))
 
     def start(self, started: Started, now_us: int, out: list[Effect]) -> None:
-        self._leaver.start(now_us)
         self._exchange.start(started, now_us, out)
+        self.changes.start(started.facts.get(CHANGES, {}), now_us, out)
+        for each in [each for each in self._away if self.changes.has_left(each)]:
+            self.dismiss(each, out)
 
     @property
     def receive_batch(self) -> ReceiveBatch:
@@ -151,10 +151,11 @@ class TreeRouting(PlainLinks, BaseStrategy):
             return
         if neighbour not in self._neighbours:
             self.check_sender(neighbour, message)
-        if isinstance(message, LeavingMessage):
-            self._leaves(neighbour, message, now_us, out)
+        if isinstance(message, ChangeMessage):
+            self.changes.receive(neighbour, message, now_us, out)
             return
-        self._leaver.heard()
+        if self.is_cut_off(neighbour):
+            return  # it is said again over the link that is in the place of this one
         match message:
             case Advertise(advertisement, moves):
                 check_filter(advertisement.filter, "advertisement", advertisement.id)
@@ -215,14 +216,18 @@ class TreeRouting(PlainLinks, BaseStrategy):
                 raise unexpected(request, f"client {client}")
 
     def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
-        if key == LEAVING_TIMER:
-            self._leaver.timer(self._succession, now_us, out)
+        if key == CHANGE_TIMER:
+            self.changes.timer(now_us, out)
         elif key == EXCHANGE_TIMER and not self.defers(TimerFired(key)):
             self._exchange.waited(now_us, out)
 
     def link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
         if not self.takes_link(neighbour, state, now_us, out):
             self.relink(neighbour, state, now_us, out)
+
+    def link_opened(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
+        """Only a change of links can make it one of the tree's."""
+        self.changes.opened(neighbour, out)
 
     def returned(
         self, neighbour: BrokerId, carrier: Carrier, now_us: int, out: list[Effect]
@@ -237,57 +242,36 @@ class TreeRouting(PlainLinks, BaseStrategy):
 
     def surround(self, around: Around) -> None:
         """Another system routes over this tree, and looks after its links."""
-        self._succession.around = around
+        self.around = around
 
     def takes_link(
         self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]
     ) -> bool:
         """Whether a link that has changed is not, or not now, to be taken as one of the tree's."""
-        return self._succession.link(neighbour, state, now_us, out) or self._leaver.link(
-            neighbour, state, self._succession, now_us, out
-        )
+        if state is not LinkState.UP:
+            self.forwarding.draining.pop(neighbour, None)
+        return self.changes.link(neighbour, state, now_us, out)
+
+    def is_cut_off(self, neighbour: BrokerId) -> bool:
+        """Whether what comes over this link about tables counts no more."""
+        return self.changes.is_out or self.changes.has_left(neighbour)
 
     def parts(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> bool:
         """A link is none of the tree's any more, before it ends; whether that waits."""
-        if self._leaver.parts(neighbour, self._succession, now_us, out):
-            return True
         return self.defers(LinkChanged(neighbour, LinkState.ENDED))
 
-    def defers(self, what: LinkChanged | TimerFired) -> bool:
+    def defers(self, what: Deferred) -> bool:
         """Whether tables must not change now; then it comes when they may."""
-        return self._succession.defers(what)
-
-    def heard(self) -> None:
-        """A neighbour has said something of another system's that may change tables."""
-        self._leaver.heard()
-
-    def has(self, broker: BrokerId) -> bool:
-        """Whether this is a neighbour, or one that is away."""
-        return self._leaver.knows(broker)
-
-    def inherit(
-        self, absent: Iterable[BrokerId], leaver: BrokerId, now_us: int, out: list[Effect]
-    ) -> None:
-        """Who is back knows nobody else."""
-        others = [each for each in absent if each not in (self.broker, *self._neighbours)]
-        self._leaver.inherit(others, now_us, out)
+        return self.changes.defers(what)
 
     def departed(self, broker: BrokerId, now_us: int, out: list[Effect]) -> None:
-        """It is not away, and who leaves does not wait for it."""
-        self._leaver.forget(broker)
-        self._succession.departed(broker)
+        """It is not away, and no change waits for it."""
+        self._away.pop(broker, None)
+        self.changes.departed(broker, out)
 
     def leave(self, now_us: int, out: list[Effect]) -> None:
-        """Its neighbours take its place."""
-        self._leaver.leave(self._succession, now_us, out)
-
-    def _leaves(
-        self, neighbour: BrokerId, message: LeavingMessage, now_us: int, out: list[Effect]
-    ) -> None:
-        if isinstance(message, Prepared | Refuse | Stopped):
-            self._leaver.receive(neighbour, message, self._succession, now_us, out)
-        else:
-            self._succession.receive(neighbour, message, now_us, out)
+        """One of its neighbours takes its place."""
+        self.changes.leave(now_us, out)
 
     def relink(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
         """Forget what a lost neighbour said; tell a found one what is known.
@@ -295,7 +279,10 @@ class TreeRouting(PlainLinks, BaseStrategy):
         What one that has come back had said is stale until it has said its tables again.
         """
         up = state is LinkState.UP
-        self._leaver.relinked(neighbour, state, now_us, out)
+        if state is not LinkState.FAILED:
+            self._away.pop(neighbour, None)
+        elif self.is_neighbour(neighbour):
+            self._away[neighbour] = None
         is_back = up and self.is_neighbour(neighbour)
         if self._exchange.meets(neighbour) and up:
             self.propagation.take_back_told(neighbour, out)
@@ -318,33 +305,91 @@ class TreeRouting(PlainLinks, BaseStrategy):
         self.tables.forget_told(neighbour)
 
     @property
-    def is_parting(self) -> bool:
-        """Whether this broker leaves, and has said that its last links end."""
-        return self._leaver.is_parting
-
-    @property
     def is_yielding(self) -> bool:
-        """Whether this broker, or a neighbour, is about to leave."""
-        return self._leaver.is_engaged or not self._succession.is_free
+        """Whether links are about to change as a broker leaves."""
+        return not self.changes.is_free
 
     def opens(self, neighbour: BrokerId) -> bool:
-        """Whether a link to this broker is to take the place of a neighbour that leaves."""
-        return self._succession.opens(neighbour)
-
-    def wants(self, neighbour: BrokerId) -> None:
-        """Both ends of a link have agreed that it is one of the tree's."""
-        self._succession.wants(neighbour)
+        """Whether a link to this broker is to take the place of one to a broker that leaves."""
+        return self.changes.opens(neighbour)
 
     def expect(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
         """There is a link to this broker, too, of which nothing was known as this one started."""
         if not self.is_neighbour(neighbour):
-            self._leaver.misses(neighbour, now_us)
+            self._away[neighbour] = None
         self._exchange.expect(neighbour, now_us, out)
 
     def dismiss(self, neighbour: BrokerId, out: list[Effect]) -> None:
         """Wait no more for a broker that was expected, and is no neighbour after all."""
-        self._leaver.forget(neighbour)
+        self._away.pop(neighbour, None)
         self._exchange.dismiss(neighbour, out)
+
+    # --- changes of links (`coordinator.Host`) ------------------------------------------------
+
+    @property
+    def neighbours(self) -> Collection[BrokerId]:
+        """Those that there are links to."""
+        return self._neighbours
+
+    @property
+    def away(self) -> Collection[BrokerId]:
+        """Neighbours whose links are down."""
+        return self._away
+
+    def obstacle(self, leaver: BrokerId) -> str:
+        """Why its tables cannot turn now, as a broker leaves."""
+        if self.around.is_moving:
+            return "a publisher is on its way through it"
+        return self._contraction.obstacle(leaver, is_own=leaver == self.broker)
+
+    def facts(self, change: Change) -> Facts:
+        return self._contraction.facts(change)
+
+    def succeed(
+        self, change: Change, facts: Facts, at_us: int, now_us: int, out: list[Effect]
+    ) -> None:
+        self._contraction.succeed(change, facts, out)
+        self._away.pop(change.leaver, None)
+        self.forwarding.draining[change.leaver] = change.others
+        self.around.disown(change.leaver, at_us, now_us, out)
+        for each in change.others:
+            self.around.adopt(each, at_us, now_us, out)
+
+    def follow(self, change: Change, at_us: int, now_us: int, out: list[Effect]) -> None:
+        self._contraction.follow(change, out)
+        self._away.pop(change.leaver, None)
+        self.forwarding.draining[change.leaver] = (change.decider,)
+        self.around.disown(change.leaver, at_us, now_us, out)
+        self.around.adopt(change.decider, at_us, now_us, out)
+
+    def part(self, change: Change, at_us: int, now_us: int, out: list[Effect]) -> None:
+        for each in change.participants:
+            if each != self.broker:
+                self.around.disown(each, at_us, now_us, out)
+
+    def go_elsewhere(
+        self, leaver: BrokerId, successor: BrokerId, now_us: int, out: list[Effect]
+    ) -> None:
+        self.around.disown(leaver, now_us, now_us, out)
+        self.around.expect(successor, now_us, out)
+        out += [OpenLink(successor, is_lasting=True), EndLink(leaver)]
+
+    def resume(self, what: Deferred, now_us: int, out: list[Effect]) -> None:
+        if isinstance(what, TimerFired):
+            self.around.timer(what.key, now_us, out)
+        else:
+            self.around.relink(what.neighbour, what.state, now_us, out)
+
+    def remember(self, out: list[Effect]) -> None:
+        out.append(Remember({CHANGES: self.changes.facts}))
+
+    def adopt(self, neighbour: BrokerId, at_us: int, now_us: int, out: list[Effect]) -> None:
+        """The link belongs to the tree: its ends say their tables."""
+        out.append(OpenLink(neighbour, is_lasting=True))
+        self.around.relink(neighbour, LinkState.UP, now_us, out)
+
+    def disown(self, neighbour: BrokerId, at_us: int, now_us: int, out: list[Effect]) -> None:
+        """The rows have turned, and that is all."""
 
     # --- exchanging links ---------------------------------------------------------------------
 
@@ -370,8 +415,6 @@ class TreeRouting(PlainLinks, BaseStrategy):
         `ends`.
         """
         old, new = before if ends else None, (behind,) if opens else ()
-        for each in new:
-            self.wants(each)
         turned = turn_tables(self.propagation, turn, before, behind)
         for id in (*turn.known, *(each.id for each in turn.far)):
             # What the two said of these has turned with them, and nobody takes it back.
@@ -395,10 +438,9 @@ class TreeRouting(PlainLinks, BaseStrategy):
     def check_sender(self, neighbour: BrokerId, message: Message) -> None:
         """ProtocolError unless the message may come over this link.
 
-        Over a new one somebody says that it has become the tree's, before it is that here; and who
-        leaves has the last word where others have its place already.
+        A broker that has left has what was under way; over a new link a change of links is said.
         """
-        if type(message) not in (Succeeded, Absent):
+        if not (isinstance(message, ChangeMessage) or self.changes.has_left(neighbour)):
             self.check_neighbour(neighbour)
 
     def check_advertisement(self, publisher: ClientId, advertisement: Advertisement) -> None:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from shoal.model import BrokerId
+from shoal.overlays.coordination.messages import MESSAGES as CHANGE_MESSAGES
 from shoal.overlays.merging import check_merging
 from shoal.overlays.system import Picture, System
-from shoal.overlays.tree.departing.stand_in import stand_in
 from shoal.overlays.tree.messages import MESSAGES
+from shoal.overlays.tree.stand_in import stand_in
 
 if TYPE_CHECKING:
     from shoal.broker.strategy import BrokerContext
@@ -51,7 +52,7 @@ SYSTEM = System(
     name="tree",
     strategy=_routing,
     parameters=Parameters,
-    messages=MESSAGES,
+    messages=(*MESSAGES, *CHANGE_MESSAGES),
     stand_in=stand_in,
     oracle=tables_of_a_tree,
 )

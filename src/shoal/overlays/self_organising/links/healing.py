@@ -26,7 +26,6 @@ from shoal.broker.effects import CancelTimer, Effect, EndLink, OpenLink, Send, S
 from shoal.broker.messages import Message
 from shoal.broker.wire import Vocabulary
 from shoal.model import BrokerId
-from shoal.overlays.self_organising.quiet_ring.ring_messages import Standing
 
 # How long a link may be down before it is replaced, and then between two attempts.
 HEAL_US = 10_000_000
@@ -136,12 +135,6 @@ class Healing:
         if self._may_link is not None and neighbour not in self._losses:
             self._losses[neighbour] = _Loss()
             out.append(SetTimer((HEAL, neighbour), now_us + HEAL_US))
-
-    def met(self, neighbour: BrokerId, standing: Standing, out: list[Effect]) -> None:
-        """It says that the link is one of the tree's, perhaps in the place of others that left."""
-        self.found(neighbour, out)
-        for former, _ in standing.stead:
-            self.found(former, out)
 
     def found(self, neighbour: BrokerId, out: list[Effect]) -> None:
         """It is a link of the tree's again, or will never be."""

@@ -9,7 +9,7 @@ What became of the last exchanges with its part it can tell those who were away 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -20,7 +20,6 @@ from shoal.overlays.self_organising.quiet_ring.ring_messages import (
     Standing,
     Verdict,
 )
-from shoal.overlays.tree.messages import Stead
 
 # Of a link that a broker does not remember, and of one of which it cannot know, as it has started
 # anew, has been told of no links and remembers none.
@@ -31,9 +30,13 @@ MOST_VERDICTS = 16
 
 
 class Memory:
-    """One broker's; `given` are the neighbours that its driver knows."""
+    """One broker's; `given` are the neighbours that its driver knows.
 
-    def __init__(self, given: Iterable[BrokerId]) -> None:
+    `also` has what else of the broker's must outlast its process.
+    """
+
+    def __init__(self, given: Iterable[BrokerId], also: Callable[[], Mapping[str, Any]]) -> None:
+        self._also = also
         self._given = tuple(given)
         self._rows = dict.fromkeys(self._given, Standing(True, 0))
         self._unknown = UNHEARD if self._rows else UNKNOWN
@@ -75,35 +78,16 @@ class Memory:
         """Then, or later than all that is known of that link."""
         return max(at_us, self.standing(neighbour).since_us + 1)
 
-    def inherit(self, neighbour: BrokerId, leaver: BrokerId, before: Stead, at_us: int) -> None:
-        """That one was away as this one left, which had it in the place of those before."""
-        self.put(neighbour, Standing(True, self._from(neighbour, at_us), leaver, before))
-
-    def stood_in(self, neighbour: BrokerId) -> Stead:
-        """In whose place this broker has that neighbour, and since when, newest first."""
-        return self.standing(neighbour).stead
-
     def forget(self, neighbour: BrokerId) -> None:
         """That broker is gone, and with it all that was agreed with it."""
         self._is_said &= self._rows.pop(neighbour, None) is None
 
     def agree(self, neighbour: BrokerId, other: Standing) -> Standing:
-        """The other end says this: what both remember from now on.
-
-        Who was away as a broker left, and had parted from that one before, has a place elsewhere.
-        """
+        """The other end says this: what both remember from now on."""
         mine = self.standing(neighbour)
         standing = max(mine, other, key=lambda each: (each.since_us, not each.is_in))
         if standing == UNKNOWN:
             standing = Standing(True, 0)
-        if standing is other and other.instead_of is not None:
-            former = self.standing(other.instead_of)
-            for broker, since_us in other.before:
-                if former.since_us >= since_us:
-                    break  # it has heard that this one stood in
-                former = self.standing(broker)
-            has_parted = not (mine.is_in or former.is_in or former.since_us < 0)
-            standing = Standing(not has_parted, other.since_us + has_parted)
         self.put(neighbour, standing)
         return standing
 
@@ -120,7 +104,13 @@ class Memory:
             return
         self._is_said = True
         facts = {STANDINGS: self._rows, DONE: self.verdicts}
-        out.append(Remember({name: msgspec.to_builtins(each) for name, each in facts.items()}))
+        own = {name: msgspec.to_builtins(each) for name, each in facts.items()}
+        out.append(Remember({**own, **self._also()}))
+
+    def say_anew(self, out: list[Effect]) -> None:
+        """Something else of the broker's is new."""
+        self._is_said = False
+        self.say(out)
 
     @property
     def neighbours(self) -> Iterator[BrokerId]:

@@ -18,7 +18,7 @@ While the tables must keep still for an exchange (`quiet_ring.py`), what would c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 
 from shoal.broker.effects import (
     CancelTimer,
@@ -48,8 +48,7 @@ from shoal.overlays.self_organising.quiet_ring.quiet_ring import QuietRing
 from shoal.overlays.self_organising.quiet_ring.ring import Ring
 from shoal.overlays.self_organising.quiet_ring.ring_messages import Greeting, Standing, Verdict
 from shoal.overlays.self_organising.quiet_ring.steps import TIMER
-from shoal.overlays.tree.messages import Stead
-from shoal.overlays.tree.routing import TreeRouting
+from shoal.overlays.tree.routing import CHANGES, TreeRouting
 from shoal.overlays.tree.turning import Turn
 
 # How long a link that nobody remembers waits for an exchange to begin.
@@ -78,9 +77,9 @@ class Overlay:
         self._routing = routing
         tree.surround(self)
         self._listener = listener
-        self.memory = Memory((*context.neighbours, *context.expected))
-        self.stood_in = self.memory.stood_in
-        self.has = self.tree.is_neighbour  # who is away may have moved from here as well
+        self.memory = Memory(
+            (*context.neighbours, *context.expected), lambda: {CHANGES: tree.changes.facts}
+        )
         self._ring = QuietRing(context.broker, self, LateVerdicts(self.memory, self._put_late))
         self.healing = Healing(context.broker, self, may_link)
         self._up = set(context.neighbours)
@@ -96,10 +95,10 @@ class Overlay:
 
     def start(self, started: Started, now_us: int, out: list[Effect]) -> None:
         unknown = self.memory.start(started.facts)
-        self.memory.say(out)
         for verdict in self.memory.verdicts:
             self._ring.verdicts.remember(verdict)
         self._routing.start(started, now_us, out)
+        self.memory.say(out)
         for neighbour in unknown:
             self.tree.expect(neighbour, now_us, out)
             out.append(OpenLink(neighbour, is_lasting=True))
@@ -332,33 +331,28 @@ class Overlay:
             self.healing.lost(neighbour, now_us, out)
         self.healing.unlinked(neighbour, out)
 
-    def replaced(
-        self, old: BrokerId | None, new: tuple[BrokerId, ...], now_us: int, out: list[Effect]
-    ) -> None:
-        """Others take a neighbour's place; the centre remembers links whose ends have heard."""
-        self._routing.replaced(old, new, now_us, out)
+    def expect(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
+        """There is to be a link of the tree's to this broker."""
+        self.memory.settle(neighbour, now_us, is_in=True)
+        self.tree.expect(neighbour, now_us, out)
 
-    def settled(self, neighbour: BrokerId, at_us: int, *, is_in: bool) -> int:
-        """A neighbour leaves: a link belongs to the tree in its place, or its own not any more."""
-        if not is_in and self.is_up(neighbour):
-            self._ending.add(neighbour)
-        return self.memory.settle(neighbour, at_us, is_in=is_in)
+    def remember(self, out: list[Effect]) -> None:
+        """What is known of changes of links is new."""
+        self.memory.say_anew(out)
 
-    def parting(self, neighbours: Iterable[BrokerId], now_us: int, out: list[Effect]) -> None:
-        """This broker leaves: nobody is to bring back the links that it ends, nor it those."""
-        for each in neighbours:
-            self.memory.settle(each, now_us, is_in=False)
-            self._greet(each, out)
+    def adopt(self, neighbour: BrokerId, at_us: int, now_us: int, out: list[Effect]) -> None:
+        """A change has made this link one of the tree's."""
+        if self.is_up(neighbour):
+            self.put_in(neighbour, at_us, now_us, out)
+        else:
+            self.memory.put(neighbour, Standing(True, at_us))
+            out.append(OpenLink(neighbour, is_lasting=True))
 
-    def inherit(
-        self, absent: Mapping[BrokerId, Stead], leaver: BrokerId, now_us: int, out: list[Effect]
-    ) -> None:
-        """These were away as a neighbour left: who is back is told by this broker what became."""
-        new = [each for each in absent if not (self.is_up(each) and self.tree.is_neighbour(each))]
-        for each in new:
-            self.memory.inherit(each, leaver, absent[each], now_us)
-            self._greet(each, out)
-        self.tree.inherit(new, leaver, now_us, out)
+    def disown(self, neighbour: BrokerId, at_us: int, now_us: int, out: list[Effect]) -> None:
+        """A change has made this link none of the tree's."""
+        self.memory.settle(neighbour, at_us, is_in=False)
+        self.healing.found(neighbour, out)
+        self._routing.disown(neighbour, at_us, now_us, out)
 
     def _greet_stranger(self, neighbour: BrokerId, out: list[Effect]) -> None:
         """A link has been up for a while, and is none of the tree; or it is, and is not up."""
@@ -383,7 +377,7 @@ class Overlay:
     ) -> None:
         """The other end of a link that has come up says whether it belongs to the tree."""
         ring, other = self._ring, greeting.standing
-        if not self.is_up(neighbour):
+        if not self.is_up(neighbour) or self.tree.is_cut_off(neighbour):
             return
         if ring.opens(neighbour) and not (other.is_in and ring.gives_up_new_link(now_us, out)):
             return
@@ -395,21 +389,15 @@ class Overlay:
         standing = self.memory.agree(neighbour, other)
         if standing.since_us > max(mine.since_us, other.since_us):
             self._greet(neighbour, out)
-        if standing.is_in and self.tree.is_parting:
-            # The other end's clock is ahead; but this broker's links end, whatever it says.
-            self.parting([neighbour], now_us, out)
-            self._end(neighbour, out)
-            return
         if not standing.is_in:
             self._part_as_heard(neighbour, now_us, out)
             return
         if not mine.is_in:
             out.append(OpenLink(neighbour, is_lasting=True))
-        self.tree.wants(neighbour)
         while self._missed:
             self.tree.dismiss(self._missed.pop(0), out)
         self._routing.relink(neighbour, LinkState.UP, now_us, out)
-        self.healing.met(neighbour, other, out)  # whoever it has asked is a neighbour, or let go
+        self.healing.found(neighbour, out)  # whoever it has asked is a neighbour, or let go
 
     def _part_as_heard(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
         """It was settled elsewhere that the link does not belong to the tree: there are others."""

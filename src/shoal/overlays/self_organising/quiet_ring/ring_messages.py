@@ -8,7 +8,6 @@ from shoal.broker.messages import Message
 from shoal.broker.wire import Vocabulary
 from shoal.model import BrokerId
 from shoal.overlays.self_organising.exchanges import LinkExchange
-from shoal.overlays.tree.messages import Stead
 from shoal.overlays.tree.turning import Turn
 
 # Who began an exchange, and when: no two have the same.
@@ -84,23 +83,10 @@ class Forgotten(RingMessage, frozen=True):
 
 
 class Standing(msgspec.Struct, frozen=True, array_like=True):
-    """Whether a link belongs to the tree, and since when; of two words the later holds.
-
-    instead_of  who left while the other end was away: if that one has none of its links any more,
-                neither has it this one
-    before      in whose place that one stood, and since when, newest first: these count where the
-                other end has not heard of that
-    """
+    """Whether a link belongs to the tree, and since when; of two words the later holds."""
 
     is_in: bool
     since_us: int
-    instead_of: BrokerId | None = None
-    before: Stead = ()
-
-    @property
-    def stead(self) -> Stead:
-        """In whose place it belongs to the tree, and since when, newest first."""
-        return () if self.instead_of is None else ((self.instead_of, self.since_us), *self.before)
 
 
 class Greeting(RingMessage, frozen=True):

@@ -1,0 +1,74 @@
+"""How the neighbours of a leaving broker agree to link to one of them instead.
+
+One idea: **a leave is a contraction.** The leaving broker is merged into one of its neighbours, the
+*successor*: each of its other neighbours hangs its own part of the tree on the successor. A
+contraction keeps a tree a tree, whichever neighbour follows first and whichever follows late.
+
+The successor is the *decider*: it asks all the others, and its own installation of the change is
+the decision (two-phase commit with a durable decision). A broker that has voted is *in doubt* until
+it knows the decision; a broker that has installed a change keeps the decision on disk until every
+other participant has confirmed that it has installed it, too, and takes part in no other change
+before that.
+
+| step | message | what is on disk |
+| --- | --- | --- |
+| the leaving broker asks a neighbour to decide | `LeaveWanted` | |
+| the decider opens links to the others, which do not last, and asks them | `Prepare` | |
+| each of the others votes | `Ready` | its vote |
+| the decider stops, and asks the leaving broker | `Prepare` | |
+| the leaving broker stops, votes, and says which rows it has from which neighbour | `Ready` | vote |
+| the decider installs: this is the decision | `Decide` to all | decision, links |
+| each of the others installs, and tells each participant | `Decide` | decision, links |
+| the leaving broker installs, and passes on what was under way | `Decide` | decision |
+| when all have confirmed, nothing more comes from the leaving broker | `Drained` | |
+| its links end, and it has left | | nothing |
+
+Why nothing is lost
+-------------------
+
+- *Tables.* The leaving broker takes in nothing between its vote and the decision, so its rows are
+  exactly those that the decider has from it, and say which neighbour each of them belongs to. Each
+  of the others only renames the leaving broker. Then the two ends of each new link say their tables
+  as over any link that has come up: rows stay until the other end has said all. So what was under
+  way, and is dropped, is said again, and no row goes that still counts.
+- *Publications.* What a participant has sent to the leaving broker, and what is not settled there,
+  it sends again over the new link (`Recall`), before anything newer. What the leaving broker has
+  taken in, it passes on over its old links. A participant takes nothing in over a new link before
+  the leaving broker has said `Drained`, or its link is lost: so no publication is overtaken.
+
+What happens when a broker dies
+-------------------------------
+
+| broker | when | then |
+| --- | --- | --- |
+| the decider | before it has installed | it has forgotten its own vote, which aborts: the others ask (`Query`) and hear `Abort` |
+| | after | it finds its decision on disk and says it first of all; meanwhile each participant that knows the decision tells the others |
+| one of the others | before its vote | the decider aborts |
+| | after | it finds its vote on disk, and asks |
+| the leaving broker | before its vote | the decider aborts |
+| | after | it finds its vote, or the decision, on disk; it has left when all have confirmed |
+
+A broker in doubt that loses the decider goes on as if nothing had been asked, and asks again when
+it can: no client waits for a broker that is down. A leave waits, and says for which broker.
+
+Only the leaving broker's word makes a decision possible, and it is asked last. So a leaving broker
+that has not voted knows that nothing was decided, and says so to any that asks.
+
+A broker that links to the leaving broker when that is out of the tree already is sent to its
+successor (`Elsewhere`).
+
+Decisions
+---------
+
+- **The successor decides, not the leaving broker**, as a leaving broker takes its disk with it.
+- **Tables are said again over the new links.** The other design hands over what lies behind each
+  neighbour, flushes every link until nothing is under way, and turns all tables without a word: no
+  table is said twice, but each participant waits until tables that answer each other are said, and
+  every fault in the middle needs a way back. A leave is rare; its price here is what a link costs
+  that comes up anew.
+- **A participant in doubt goes on when the decider is lost.** Else a broker that is killed in the
+  wrong millisecond would stop publishers at all neighbours of the leaving broker.
+
+Literature: two-phase commit with presumed abort (Mohan, Lindsay and Obermarck, 1986); joint
+changes of configurations in Raft (Ongaro, 2014, chapter 4) and viewstamped replication.
+"""

@@ -1,0 +1,741 @@
+"""One broker's part in changes of links, one at a time; why it holds, the package's docstring says.
+
+| input | free | gathering | closing | in doubt | draining | out |
+| --- | --- | --- | --- | --- | --- | --- |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from random import Random
+from typing import Any, Protocol
+
+import msgspec
+
+from shoal.broker.effects import (
+    CancelTimer,
+    Effect,
+    EndLink,
+    Hold,
+    Left,
+    LinkChanged,
+    LinkState,
+    OpenLink,
+    Release,
+    Send,
+    SetTimer,
+    TimerFired,
+    TimerKey,
+)
+from shoal.broker.life_cycle import IGNORED, Label, LifeCycle, does
+from shoal.model import BrokerId
+from shoal.overlays.coordination.messages import (
+    Abort,
+    Change,
+    ChangeKey,
+    ChangeMessage,
+    Decide,
+    Drained,
+    Elsewhere,
+    Facts,
+    Installed,
+    LeaveWanted,
+    NotNow,
+    Prepare,
+    Query,
+    Ready,
+    Refuse,
+)
+
+TIMER: TimerKey = ("change",)
+# How long a decider waits for all votes, and a leaving broker for the decision.
+PATIENCE_US = 5_000_000
+# A broker in doubt asks again after this.
+ASK_US = 2_000_000
+# Two that wait for each other must not try again at one moment.
+AGAIN_US = (50_000, 500_000)
+# By these names a broker's driver remembers them.
+VOTE, DECISIONS, NUMBER = "vote", "decisions", "number"
+
+Deferred = LinkChanged | TimerFired
+
+
+class Host(Protocol):
+    """The broker whose links change, as far as its system knows them."""
+
+    @property
+    def neighbours(self) -> Collection[BrokerId]:
+        """Those that it is linked to, in the order of their names."""
+
+    @property
+    def away(self) -> Collection[BrokerId]:
+        """Its neighbours whose links are down."""
+
+    def obstacle(self, leaver: BrokerId) -> str:
+        """Why it cannot take part now in the leave of a neighbour, or in its own; "" if it can."""
+
+    def since_us(self, neighbour: BrokerId) -> int:
+        """When it was last settled whether the link belongs to the overlay."""
+
+    def facts(self, change: Change) -> Facts:
+        """At the leaving broker: what the decider must know."""
+
+    def succeed(
+        self, change: Change, facts: Facts, at_us: int, now_us: int, out: list[Effect]
+    ) -> None:
+        """At the decider: link to the others in the place of the leaving broker."""
+
+    def follow(self, change: Change, at_us: int, now_us: int, out: list[Effect]) -> None:
+        """At one of the others: link to the decider in the place of the leaving broker."""
+
+    def part(self, change: Change, at_us: int, now_us: int, out: list[Effect]) -> None:
+        """At the leaving broker: its links do not belong to the overlay any more."""
+
+    def go_elsewhere(
+        self, leaver: BrokerId, successor: BrokerId, now_us: int, out: list[Effect]
+    ) -> None:
+        """The broker that this one has linked to is out of the overlay: link to its successor."""
+
+    def remember(self, out: list[Effect]) -> None:
+        """Ask the driver to remember `Coordinator.facts`."""
+
+    def resume(self, what: Deferred, now_us: int, out: list[Effect]) -> None:
+        """This has waited for the end of a change."""
+
+
+class Stage(Label):
+    """Where a broker is in the change that it takes part in."""
+
+    FREE = "free"
+    GATHERING = "gathering"
+    CLOSING = "closing"
+    IN_DOUBT = "in doubt"
+    DRAINING = "draining"
+    OUT = "out"
+
+
+class Event(Label):
+    WANTED = "LeaveWanted"
+    PREPARE = "Prepare"
+    READY = "Ready"
+    REFUSE = "Refuse"
+    ABORT = "Abort"
+    DECIDE = "Decide"
+    LOST = "a participant's link is lost"
+    LATE = "time is up"
+
+
+class Decision(msgspec.Struct):
+    """A change that is installed here, and which participants have not confirmed it.
+
+    `told`: at the leaving broker, which of them know that nothing more comes from it.
+    """
+
+    change: Change
+    at_us: int
+    missing: set[BrokerId]
+    told: set[BrokerId] = msgspec.field(default_factory=set)
+
+
+class Coordinator:
+    """One broker's part; `up` are the brokers to which there are links as it starts."""
+
+    def __init__(
+        self, broker: BrokerId, random: Random, host: Host, up: Iterable[BrokerId] = ()
+    ) -> None:
+        self._broker = broker
+        self._random = random
+        self._host = host
+        self._up = set(up)
+        self.stage = Stage.FREE
+        # The change that this broker decides, is in doubt of, or has just installed.
+        self._change: Change | None = None
+        self._votes: dict[BrokerId, int] = {}
+        self._decisions: dict[ChangeKey, Decision] = {}
+        # A change of its own leave of which this broker has said that it is not made.
+        self._dead: ChangeKey | None = None
+        self._is_holding = False
+        self._deferred: list[Deferred] = []
+        # Its own leave: whether it is wanted, which neighbour is asked, and why it waits.
+        self._is_leaving = False
+        self._attempt = self._turn = self._asked_by = self._number = 0
+        self.problem = ""
+        # Links that have to end before this broker has left.
+        self._links: set[BrokerId] = set()
+        self._is_ending = False
+
+    # --- what is so ---------------------------------------------------------------------------
+
+    @property
+    def is_free(self) -> bool:
+        """Whether this broker could take part in another change."""
+        return self.stage is Stage.FREE and not self._decisions
+
+    @property
+    def is_out(self) -> bool:
+        """Whether this broker is out of the overlay."""
+        return self.stage is Stage.OUT
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether it wants to leave, or is out already."""
+        return self._is_leaving or self.is_out
+
+    def opens(self, neighbour: BrokerId) -> bool:
+        """Whether a link to this broker is one that a change opens, and no decision is known."""
+        change = self._change
+        is_open = self.stage in (Stage.GATHERING, Stage.CLOSING, Stage.IN_DOUBT)
+        if change is None or not is_open or self._broker == change.leaver:
+            return False
+        return neighbour in (change.others if self._broker == change.decider else (change.decider,))
+
+    def has_left(self, neighbour: BrokerId) -> bool:
+        """Whether a neighbour is out of the overlay, and its link has yet to end."""
+        return any(each.change.leaver == neighbour for each in self._decisions.values())
+
+    def defers(self, what: Deferred) -> bool:
+        """Whether this must wait for the end of a change; it comes then."""
+        if self._is_holding:
+            self._deferred.append(what)
+        return self._is_holding
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """What must outlast the process."""
+        vote = self._change if self.stage is Stage.IN_DOUBT else None
+        decisions = list(self._decisions.values())
+        return {VOTE: msgspec.to_builtins(vote), DECISIONS: msgspec.to_builtins(decisions)}
+
+    # --- inputs -------------------------------------------------------------------------------
+
+    def start(self, facts: Mapping[str, Any], now_us: int, out: list[Effect]) -> None:
+        """The broker starts; `facts` are what it has said last that must outlast it."""
+        self._attempt = now_us
+        decisions = msgspec.convert(facts.get(DECISIONS, []), list[Decision])
+        self._decisions = {each.change.key: each for each in decisions}
+        self._change = msgspec.convert(facts.get(VOTE), Change | None)
+        if self._change is not None:
+            self.stage = Stage.IN_DOUBT
+            out.append(SetTimer(TIMER, now_us + ASK_US))
+        for each in decisions:
+            each.told.clear()
+            if each.change.leaver == self._broker:
+                self._change, self.stage = each.change, Stage.OUT
+                self._links = {*each.change.participants} - {self._broker}
+
+    def leave(self, now_us: int, out: list[Effect]) -> None:
+        """Leave the overlay; `Left` says when it has."""
+        if not self.is_leaving:
+            self._is_leaving = True
+            self._ask_to_leave(now_us, out)
+
+    def receive(
+        self, neighbour: BrokerId, message: ChangeMessage, now_us: int, out: list[Effect]
+    ) -> None:
+        match message:
+            case LeaveWanted():
+                self._step(Event.WANTED, neighbour, message, now_us, out)
+            case NotNow(attempt, reason) if attempt == self._attempt and self._is_leaving:
+                self._wait(f"{neighbour}: {reason}", now_us, out)
+                self._turn += 1
+            case Prepare():
+                self._step(Event.PREPARE, neighbour, message, now_us, out)
+            case Ready(key):
+                if self._is_deciding(key):
+                    self._step(Event.READY, neighbour, message, now_us, out)
+                else:
+                    self._answer(neighbour, key, out)
+            case Refuse(key) if self._is_deciding(key):
+                self._step(Event.REFUSE, neighbour, message, now_us, out)
+            case Abort(key) if self._is_in_doubt(key):
+                self._step(Event.ABORT, neighbour, message, now_us, out)
+            case Decide(change):
+                if self._is_in_doubt(change.key):
+                    self._step(Event.DECIDE, neighbour, message, now_us, out)
+                if change.key not in self._decisions:
+                    out.append(Send(neighbour, Installed(change.key)))
+                if neighbour != change.leaver:  # that one has yet to pass on what it has
+                    self._confirm(neighbour, change.key, out)
+            case Installed(key):
+                self._confirm(neighbour, key, out)
+            case Query(key):
+                self._answer(neighbour, key, out)
+            case Drained(key):
+                self._drained(neighbour, key, now_us, out)
+            case Elsewhere(successor) if neighbour in self._host.neighbours:
+                self._host.go_elsewhere(neighbour, successor, now_us, out)
+
+    def timer(self, now_us: int, out: list[Effect]) -> None:
+        """`TIMER` has fired."""
+        self._step(Event.LATE, "", None, now_us, out)
+
+    def link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> bool:
+        """A link changed; whether that is no affair of the overlay's, or waits."""
+        if state is LinkState.UP:
+            is_taken = self._link_up(neighbour, out)
+        else:
+            is_taken = self._link_down(neighbour, state, now_us, out)
+        return is_taken or self.defers(LinkChanged(neighbour, state))
+
+    def opened(self, neighbour: BrokerId, out: list[Effect]) -> bool:
+        """A link is up that does not last; whether a change has opened it."""
+        return self._link_up(neighbour, out)
+
+    def departed(self, broker: BrokerId, out: list[Effect]) -> None:
+        """This broker is gone for good: no change waits for it."""
+        for key in list(self._decisions):
+            self._confirm(broker, key, out)
+        self._links.discard(broker)
+        self._drain(out)
+
+    def _step(
+        self, event: Event, neighbour: BrokerId, message: Any, now_us: int, out: list[Effect]
+    ) -> None:
+        do = LIFE[self.stage, event].do
+        if do is not None:
+            do(self, neighbour, message, now_us, out)
+
+    def _is_deciding(self, key: ChangeKey) -> bool:
+        is_open = self.stage in (Stage.GATHERING, Stage.CLOSING)
+        return is_open and self._change is not None and self._change.key == key
+
+    def _is_in_doubt(self, key: ChangeKey) -> bool:
+        is_open = self.stage is Stage.IN_DOUBT
+        return is_open and self._change is not None and self._change.key == key
+
+    # --- the leaving broker -------------------------------------------------------------------
+
+    def _ask_to_leave(self, now_us: int, out: list[Effect]) -> None:
+        host = self._host
+        neighbours = list(host.neighbours)
+        if reason := self._why_busy or _why_away(host.away) or host.obstacle(self._broker):
+            self._wait(reason, now_us, out)
+        elif not neighbours:
+            out.append(Left())
+        else:
+            self._attempt += 1
+            decider = neighbours[self._turn % len(neighbours)]
+            others = tuple(each for each in neighbours if each != decider)
+            self.problem = f"{decider} has yet to answer"
+            out.append(Send(decider, LeaveWanted(self._attempt, others)))
+            out.append(SetTimer(TIMER, now_us + PATIENCE_US))
+
+    def _wait(self, reason: str, now_us: int, out: list[Effect]) -> None:
+        """Ask again in a while."""
+        self.problem = reason
+        if self.stage is Stage.FREE:
+            out.append(SetTimer(TIMER, now_us + self._random.randint(*AGAIN_US)))
+
+    def _ask_again(self, _: BrokerId, __: None, now_us: int, out: list[Effect]) -> None:
+        """Asks again, if it leaves."""
+        if self._is_leaving:
+            self._turn += 1
+            self._ask_to_leave(now_us, out)
+
+    @property
+    def _why_busy(self) -> str:
+        if self.stage is not Stage.FREE:
+            return "it takes part in another change"
+        missing = sorted({each for row in self._decisions.values() for each in row.missing})
+        return f"{', '.join(missing)} has yet to confirm the last change" if missing else ""
+
+    def _drain(self, out: list[Effect]) -> None:
+        """At the leaving broker: say that nothing more comes, and end its links, if that is so."""
+        change = self._change
+        if self.stage is not Stage.OUT or change is None:
+            return
+        decision = self._decisions.get(change.key)
+        missing = set() if decision is None else decision.missing
+        self.problem = f"{', '.join(sorted(missing))} has yet to confirm" if missing else ""
+        if decision is not None and missing.isdisjoint(self._up):
+            for each in change.participants:
+                if each in self._up and each not in decision.told:
+                    decision.told.add(each)
+                    out.append(Send(each, Drained(change.key)))
+        if missing:
+            return
+        if not self._is_ending:
+            self._is_ending = True
+            out.extend(EndLink(each) for each in sorted(self._links))
+        if not self._links:
+            out.append(Left())
+
+    # --- the decider --------------------------------------------------------------------------
+
+    def _gather(
+        self, leaver: BrokerId, message: LeaveWanted, now_us: int, out: list[Effect]
+    ) -> None:
+        """Opens links to the others → gathering."""
+        if reason := self._why_not_decide(leaver, message.others):
+            out.append(Send(leaver, NotNow(message.attempt, reason)))
+            return
+        number = self._number = max(now_us, self._number + 1)
+        self._change = Change(self._broker, number, leaver, message.others)
+        self._asked_by = message.attempt
+        self._votes, self.stage = {}, Stage.GATHERING
+        out.append(SetTimer(TIMER, now_us + PATIENCE_US))
+        out.extend(OpenLink(each) for each in message.others)
+        self._close_if_all_voted(now_us, out)
+
+    def _why_not_decide(self, leaver: BrokerId, others: Collection[BrokerId]) -> str:
+        host = self._host
+        if self._why_busy:
+            return self._why_busy
+        if self._is_leaving and self._broker > leaver:
+            return "it leaves itself"
+        for each in others:
+            if each in host.neighbours:
+                return f"it is linked to {each} already"
+            if each in self._up:
+                return f"its link to {each} has yet to end"
+        return "" if leaver in host.neighbours else "there is no link"
+
+    def _decline(
+        self, leaver: BrokerId, message: LeaveWanted, now_us: int, out: list[Effect]
+    ) -> None:
+        """Says why not."""
+        out.append(Send(leaver, NotNow(message.attempt, "it takes part in another change")))
+
+    def _count(self, neighbour: BrokerId, ready: Ready, now_us: int, out: list[Effect]) -> None:
+        """Counts the vote; behind the last of the others, asks the leaving broker → closing."""
+        self._votes[neighbour] = ready.since_us
+        self._close_if_all_voted(now_us, out)
+
+    def _close_if_all_voted(self, now_us: int, out: list[Effect]) -> None:
+        change = self._change
+        assert change is not None
+        if not self._votes.keys() >= {*change.others}:
+            return
+        if reason := self._host.obstacle(change.leaver):
+            self._abort(reason, now_us, out)
+            return
+        self.stage = Stage.CLOSING
+        self._hold((change.leaver, *change.others), out)
+        out.append(Send(change.leaver, Prepare(change)))
+
+    def _decide(self, neighbour: BrokerId, ready: Ready, now_us: int, out: list[Effect]) -> None:
+        """Installs: that is the decision → draining."""
+        change = self._change
+        assert change is not None
+        if neighbour != change.leaver:
+            return
+        known = (*self._votes.values(), *map(self._host.since_us, change.participants[1:]))
+        at_us = max(now_us, *(each + 1 for each in known))
+        out.append(CancelTimer(TIMER))
+        self._install(change, at_us, out)
+        self._host.succeed(change, ready.facts, at_us, now_us, out)
+        self._begin_to_drain(change, now_us, out)
+
+    def _give_up(self, neighbour: BrokerId, refuse: Refuse, now_us: int, out: list[Effect]) -> None:
+        """Aborts → free."""
+        self._abort(f"{neighbour}: {refuse.reason}", now_us, out)
+
+    def _tire(self, _: BrokerId, __: None, now_us: int, out: list[Effect]) -> None:
+        """Aborts → free."""
+        change = self._change
+        assert change is not None
+        missing = [each for each in change.others if each not in self._votes] or [change.leaver]
+        self._abort(f"{', '.join(missing)} does not answer", now_us, out)
+
+    def _lose(self, neighbour: BrokerId, _: None, now_us: int, out: list[Effect]) -> None:
+        """Aborts → free."""
+        self._abort(f"{neighbour} is not connected", now_us, out)
+
+    def _abort(self, reason: str, now_us: int, out: list[Effect]) -> None:
+        change = self._change
+        assert change is not None
+        self._change, self.stage = None, Stage.FREE
+        out.append(CancelTimer(TIMER))
+        abort = Abort(change.key)
+        out.extend(
+            Send(each, abort) for each in (*change.others, change.leaver) if each in self._up
+        )
+        out.extend(EndLink(each) for each in change.others)
+        if change.leaver in self._up:
+            out.append(Send(change.leaver, NotNow(self._asked_by, reason)))
+        self._release(now_us, out)
+        self._ask_again("", None, now_us, out)
+
+    # --- who is asked -------------------------------------------------------------------------
+
+    def _vote(self, decider: BrokerId, message: Prepare, now_us: int, out: list[Effect]) -> None:
+        """Votes, stops → in doubt; or refuses."""
+        change = message.change
+        if reason := self._why_not_vote(decider, change):
+            out.append(Send(decider, Refuse(change.key, reason)))
+            return
+        self._change, self.stage = change, Stage.IN_DOUBT
+        self._host.remember(out)
+        is_leaver = self._broker == change.leaver
+        self._hold((decider,) if is_leaver else (decider, change.leaver), out)
+        facts = self._host.facts(change) if is_leaver else Facts()
+        out.append(Send(decider, Ready(change.key, self._host.since_us(decider), facts)))
+        out.append(SetTimer(TIMER, now_us + ASK_US))
+
+    def _why_not_vote(self, decider: BrokerId, change: Change) -> str:
+        host, neighbours = self._host, self._host.neighbours
+        if self._why_busy:
+            return self._why_busy
+        if change.decider != decider or self._broker not in change.participants[1:]:
+            return "it is no participant"
+        if self._broker == change.leaver:
+            if not self._is_leaving or change.key == self._dead:
+                return "it does not leave"
+            if {*neighbours} != {*change.participants} - {self._broker}:
+                return "it has other neighbours"
+            if host.away:
+                return _why_away(host.away)
+        elif decider in neighbours:
+            return f"it is linked to {decider} already"
+        elif change.leaver not in neighbours or change.leaver not in self._up:
+            return f"it is not linked to {change.leaver}"
+        return host.obstacle(change.leaver)
+
+    def _vote_anew(
+        self, decider: BrokerId, message: Prepare, now_us: int, out: list[Effect]
+    ) -> None:
+        """Votes anew, if the decider has forgotten the former change; or refuses."""
+        if self._change is not None and self._change.decider == decider:
+            self._forget_vote(now_us, out)
+        self._vote(decider, message, now_us, out)
+
+    def _refuse(self, decider: BrokerId, message: Prepare, now_us: int, out: list[Effect]) -> None:
+        """Refuses."""
+        reason = "it takes part in another change"
+        out.append(Send(decider, Refuse(message.change.key, reason)))
+
+    def _retract(
+        self, neighbour: BrokerId, _: Abort | None, now_us: int, out: list[Effect]
+    ) -> None:
+        """Forgets its vote, goes on → free."""
+        change = self._change
+        assert change is not None
+        self._forget_vote(now_us, out)
+        if self._broker != change.leaver:
+            out.append(EndLink(change.decider))
+            return
+        abort = Abort(change.key)
+        out.extend(Send(each, abort) for each in change.others if each in self._up)
+        if self._is_leaving:
+            self._wait(self.problem, now_us, out)
+
+    def _forget_vote(self, now_us: int, out: list[Effect]) -> None:
+        self._change, self.stage = None, Stage.FREE
+        self._host.remember(out)
+        out.append(CancelTimer(TIMER))
+        self._release(now_us, out)
+
+    def _follow(self, neighbour: BrokerId, decide: Decide, now_us: int, out: list[Effect]) -> None:
+        """Installs → draining, or out."""
+        change, at_us = decide.change, decide.at_us
+        out.append(CancelTimer(TIMER))
+        self._install(change, at_us, out)
+        if self._broker != change.leaver:
+            failed = LinkChanged(change.leaver, LinkState.FAILED)
+            self._deferred = [each for each in self._deferred if each != failed]
+            self._host.follow(change, at_us, now_us, out)
+            self._begin_to_drain(change, now_us, out)
+            return
+        self.stage, self.problem = Stage.OUT, ""
+        self._links = {*change.participants} - {self._broker}
+        self._host.part(change, at_us, now_us, out)
+        self._release(now_us, out)
+        self._drain(out)
+
+    def _wonder(self, _: BrokerId, __: None, now_us: int, out: list[Effect]) -> None:
+        """Asks what became of the change."""
+        change = self._change
+        assert change is not None
+        for each in (change.decider, change.leaver):
+            if each in self._up:
+                out.append(Send(each, Query(change.key)))
+        if change.decider not in self._up and self._broker != change.leaver:
+            out.append(OpenLink(change.decider))
+        out.append(SetTimer(TIMER, now_us + ASK_US))
+        self.problem = f"{change.decider} has yet to say what became of a change"
+
+    # --- decisions ----------------------------------------------------------------------------
+
+    def _install(self, change: Change, at_us: int, out: list[Effect]) -> None:
+        """The decision is on disk before anything else follows from it."""
+        # The others are not linked to each other: of them the decider and the leaving broker hear.
+        missing = {change.decider, change.leaver}
+        if self._broker in missing:
+            missing = {*change.participants} - {self._broker}
+        self._decisions[change.key] = Decision(change, at_us, missing)
+        self._change, self.stage = change, Stage.DRAINING
+        self._host.remember(out)
+        decide = Decide(change, at_us)
+        out.extend(Send(each, decide) for each in change.participants if each in self._up)
+
+    def _begin_to_drain(self, change: Change, now_us: int, out: list[Effect]) -> None:
+        """Take in what comes from the leaving broker first."""
+        if change.leaver in self._up:
+            self._hold((change.leaver,), out)
+        else:
+            self._go_on(now_us, out)
+
+    def _drained(self, leaver: BrokerId, key: ChangeKey, now_us: int, out: list[Effect]) -> None:
+        """Nothing more comes from the leaving broker."""
+        self._confirm(leaver, key, out)
+        out.append(EndLink(leaver))
+        if self.stage is Stage.DRAINING and self._change is not None and self._change.key == key:
+            self._go_on(now_us, out)
+
+    def _go_on(self, now_us: int, out: list[Effect]) -> None:
+        self._change, self.stage = None, Stage.FREE
+        self._release(now_us, out)
+        self._ask_again("", None, now_us, out)
+
+    def _confirm(self, broker: BrokerId, key: ChangeKey, out: list[Effect]) -> None:
+        """A participant has installed a change: forget the decision once all have."""
+        decision = self._decisions.get(key)
+        if decision is None:
+            return
+        decision.missing.discard(broker)
+        if not decision.missing and self._broker != decision.change.leaver:
+            del self._decisions[key]
+            self._host.remember(out)
+        self._drain(out)
+
+    def _answer(self, neighbour: BrokerId, key: ChangeKey, out: list[Effect]) -> None:
+        """Say what became of a change, if that is known here."""
+        decision = self._decisions.get(key)
+        if decision is not None:
+            out.append(Send(neighbour, Decide(decision.change, decision.at_us)))
+        elif not (self._is_deciding(key) or self._is_in_doubt(key)):
+            # The decider would know; the leaving broker has not voted, and will not.
+            self._dead = key
+            out.append(Send(neighbour, Abort(key)))
+
+    # --- links --------------------------------------------------------------------------------
+
+    def _link_up(self, neighbour: BrokerId, out: list[Effect]) -> bool:
+        self._up.add(neighbour)
+        for decision in self._decisions.values():
+            if neighbour in decision.change.participants:
+                out.append(Send(neighbour, Decide(decision.change, decision.at_us)))
+        change = self._change
+        if change is None or self.stage is Stage.FREE:
+            return self.has_left(neighbour)
+        if self.stage is Stage.OUT:
+            if neighbour not in change.participants:
+                self._links.add(neighbour)
+                out.append(Send(neighbour, Elsewhere(change.decider)))
+            return True
+        if self.stage is Stage.GATHERING and neighbour in change.others:
+            out.append(Send(neighbour, Prepare(change)))
+        if self.stage is Stage.IN_DOUBT and neighbour in (change.decider, change.leaver):
+            out.append(Send(neighbour, Query(change.key)))
+        return self.opens(neighbour) or self.has_left(neighbour)
+
+    def _link_down(
+        self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]
+    ) -> bool:
+        self._up.discard(neighbour)
+        change, stage = self._change, self.stage
+        has_left, opens = self.has_left(neighbour), self.opens(neighbour)
+        if has_left and state is LinkState.ENDED:
+            for key in [
+                key for key, row in self._decisions.items() if row.change.leaver == neighbour
+            ]:
+                self._confirm(neighbour, key, out)
+        if change is None or neighbour not in change.participants:
+            if stage is Stage.OUT:
+                self._links.discard(neighbour)
+                self._drain(out)
+            return has_left or stage is Stage.OUT
+        if stage is Stage.OUT:
+            if state is LinkState.ENDED or self._is_ending:
+                self._links.discard(neighbour)
+            self._drain(out)
+            return True
+        if stage in (Stage.GATHERING, Stage.CLOSING):
+            self._step(Event.LOST, neighbour, None, now_us, out)
+        elif stage is Stage.IN_DOUBT and neighbour == change.decider:
+            self._release(now_us, out)
+        elif stage is Stage.DRAINING and neighbour == change.leaver:
+            self._go_on(now_us, out)
+        return has_left or opens
+
+    # --- stopping and going on ----------------------------------------------------------------
+
+    def _hold(self, but: tuple[BrokerId, ...], out: list[Effect]) -> None:
+        self._is_holding = True
+        out.append(Hold(but))
+
+    def _release(self, now_us: int, out: list[Effect]) -> None:
+        if not self._is_holding:
+            return
+        self._is_holding = False
+        deferred, self._deferred = self._deferred, []
+        for what in deferred:
+            self._host.resume(what, now_us, out)
+        out.append(Release())
+
+
+LIFE = LifeCycle(
+    Stage,
+    Event,
+    {
+        Event.WANTED: (
+            does(Coordinator._gather),
+            does(Coordinator._decline),
+            does(Coordinator._decline),
+            does(Coordinator._decline),
+            does(Coordinator._decline),
+            does(Coordinator._decline),
+        ),
+        Event.PREPARE: (
+            does(Coordinator._vote),
+            does(Coordinator._refuse),
+            does(Coordinator._refuse),
+            does(Coordinator._vote_anew),
+            does(Coordinator._refuse),
+            does(Coordinator._refuse),
+        ),
+        Event.READY: (
+            IGNORED,
+            does(Coordinator._count),
+            does(Coordinator._decide),
+            IGNORED,
+            IGNORED,
+            IGNORED,
+        ),
+        Event.REFUSE: (
+            IGNORED,
+            does(Coordinator._give_up),
+            does(Coordinator._give_up),
+            IGNORED,
+            IGNORED,
+            IGNORED,
+        ),
+        Event.ABORT: (IGNORED, IGNORED, IGNORED, does(Coordinator._retract), IGNORED, IGNORED),
+        Event.DECIDE: (IGNORED, IGNORED, IGNORED, does(Coordinator._follow), IGNORED, IGNORED),
+        Event.LOST: (
+            IGNORED,
+            does(Coordinator._lose),
+            does(Coordinator._lose),
+            IGNORED,
+            IGNORED,
+            IGNORED,
+        ),
+        Event.LATE: (
+            does(Coordinator._ask_again),
+            does(Coordinator._tire),
+            does(Coordinator._tire),
+            does(Coordinator._wonder),
+            IGNORED,
+            IGNORED,
+        ),
+    },
+)
+
+
+def _why_away(away: Collection[BrokerId]) -> str:
+    """
+    >>> _why_away(["B7"])
+    'B7 is not connected'
+    """
+    verb = "is" if len(away) == 1 else "are"
+    return f"{', '.join(sorted(away))} {verb} not connected" if away else ""
