@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from random import Random
 from typing import Any, Protocol
 
@@ -70,6 +70,9 @@ class Host(Protocol):
     @property
     def away(self) -> Collection[BrokerId]:
         """Its neighbours whose links are down."""
+
+    def is_connected(self, broker: BrokerId) -> bool:
+        """Whether there is a link to this broker, of the overlay or not, that is up."""
 
     def obstacle(self, leaver: BrokerId) -> str:
         """Why it cannot take part now in the leave of a neighbour, or in its own; "" if it can."""
@@ -138,15 +141,12 @@ class Decision(msgspec.Struct):
 
 
 class Coordinator:
-    """One broker's part; `up` are the brokers to which there are links as it starts."""
+    """One broker's part."""
 
-    def __init__(
-        self, broker: BrokerId, random: Random, host: Host, up: Iterable[BrokerId] = ()
-    ) -> None:
+    def __init__(self, broker: BrokerId, random: Random, host: Host) -> None:
         self._broker = broker
         self._random = random
         self._host = host
-        self._up = set(up)
         self.stage = Stage.FREE
         # The change that this broker decides, is in doubt of, or has just installed.
         self._change: Change | None = None
@@ -347,9 +347,9 @@ class Coordinator:
         decision = self._decisions.get(change.key)
         missing = set() if decision is None else decision.missing
         self.problem = f"{', '.join(sorted(missing))} has yet to confirm" if missing else ""
-        if decision is not None and missing.isdisjoint(self._up):
+        if decision is not None and not any(map(self._host.is_connected, missing)):
             for each in change.participants:
-                if each in self._up and each not in decision.told:
+                if self._host.is_connected(each) and each not in decision.told:
                     decision.told.add(each)
                     out.append(Send(each, Drained(change.key)))
         if missing:
@@ -386,7 +386,7 @@ class Coordinator:
         for each in others:
             if each in host.neighbours:
                 return f"it is linked to {each} already"
-            if each in self._up:
+            if self._host.is_connected(each):
                 return f"its link to {each} has yet to end"
         return "" if leaver in host.neighbours else "there is no link"
 
@@ -444,17 +444,10 @@ class Coordinator:
     def _abort(self, reason: str, now_us: int, out: list[Effect]) -> None:
         change = self._change
         assert change is not None
-        self._change, self.stage = None, Stage.FREE
-        out.append(CancelTimer(TIMER))
-        abort = Abort(change.key)
-        out.extend(
-            Send(each, abort) for each in (*change.others, change.leaver) if each in self._up
-        )
+        self._say(Abort(change.key), (*change.others, change.leaver), out)
+        self._say(NotNow(self._asked_by, reason), [change.leaver], out)
         out.extend(EndLink(each) for each in change.others)
-        if change.leaver in self._up:
-            out.append(Send(change.leaver, NotNow(self._asked_by, reason)))
-        self._release(now_us, out)
-        self._ask_again("", None, now_us, out)
+        self._be_free(now_us, out)
 
     # --- who is asked -------------------------------------------------------------------------
 
@@ -487,7 +480,7 @@ class Coordinator:
                 return _why_away(host.away)
         elif decider in neighbours:
             return f"it is linked to {decider} already"
-        elif change.leaver not in neighbours or change.leaver not in self._up:
+        elif change.leaver not in neighbours or not self._host.is_connected(change.leaver):
             return f"it is not linked to {change.leaver}"
         return host.obstacle(change.leaver)
 
@@ -514,16 +507,11 @@ class Coordinator:
         if self._broker != change.leaver:
             out.append(EndLink(change.decider))
             return
-        abort = Abort(change.key)
-        out.extend(Send(each, abort) for each in change.others if each in self._up)
-        if self._is_leaving:
-            self._wait(self.problem, now_us, out)
+        self._say(Abort(change.key), change.others, out)
 
     def _forget_vote(self, now_us: int, out: list[Effect]) -> None:
-        self._change, self.stage = None, Stage.FREE
+        self._be_free(now_us, out)
         self._host.remember(out)
-        out.append(CancelTimer(TIMER))
-        self._release(now_us, out)
 
     def _follow(self, neighbour: BrokerId, decide: Decide, now_us: int, out: list[Effect]) -> None:
         """Installs → draining, or out."""
@@ -546,10 +534,8 @@ class Coordinator:
         """Asks what became of the change."""
         change = self._change
         assert change is not None
-        for each in (change.decider, change.leaver):
-            if each in self._up:
-                out.append(Send(each, Query(change.key)))
-        if change.decider not in self._up and self._broker != change.leaver:
+        self._say(Query(change.key), (change.decider, change.leaver), out)
+        if not self._host.is_connected(change.decider) and self._broker != change.leaver:
             out.append(OpenLink(change.decider))
         out.append(SetTimer(TIMER, now_us + ASK_US))
         self.problem = f"{change.decider} has yet to say what became of a change"
@@ -566,26 +552,32 @@ class Coordinator:
         self._change, self.stage = change, Stage.DRAINING
         self._host.remember(out)
         decide = Decide(change, at_us)
-        out.extend(Send(each, decide) for each in change.participants if each in self._up)
+        out.extend(
+            Send(each, decide) for each in change.participants if self._host.is_connected(each)
+        )
 
     def _begin_to_drain(self, change: Change, now_us: int, out: list[Effect]) -> None:
         """Take in what comes from the leaving broker first."""
-        if change.leaver in self._up:
+        if self._host.is_connected(change.leaver):
             self._hold((change.leaver,), out)
         else:
-            self._go_on(now_us, out)
+            self._be_free(now_us, out)
 
     def _drained(self, leaver: BrokerId, key: ChangeKey, now_us: int, out: list[Effect]) -> None:
         """Nothing more comes from the leaving broker."""
         self._confirm(leaver, key, out)
         out.append(EndLink(leaver))
         if self.stage is Stage.DRAINING and self._change is not None and self._change.key == key:
-            self._go_on(now_us, out)
+            self._be_free(now_us, out)
 
-    def _go_on(self, now_us: int, out: list[Effect]) -> None:
+    def _be_free(self, now_us: int, out: list[Effect]) -> None:
+        """Take part in nothing any more; go on with what has waited."""
         self._change, self.stage = None, Stage.FREE
+        if self._is_leaving:
+            self._wait(self.problem, now_us, out)
+        else:
+            out.append(CancelTimer(TIMER))
         self._release(now_us, out)
-        self._ask_again("", None, now_us, out)
 
     def _confirm(self, broker: BrokerId, key: ChangeKey, out: list[Effect]) -> None:
         """A participant has installed a change: forget the decision once all have."""
@@ -611,10 +603,11 @@ class Coordinator:
     # --- links --------------------------------------------------------------------------------
 
     def _link_up(self, neighbour: BrokerId, out: list[Effect]) -> bool:
-        self._up.add(neighbour)
-        for decision in self._decisions.values():
-            if neighbour in decision.change.participants:
-                out.append(Send(neighbour, Decide(decision.change, decision.at_us)))
+        out.extend(
+            Send(neighbour, Decide(decision.change, decision.at_us))
+            for decision in self._decisions.values()
+            if neighbour in decision.change.participants
+        )
         change = self._change
         if change is None or self.stage is Stage.FREE:
             return self.has_left(neighbour)
@@ -632,7 +625,6 @@ class Coordinator:
     def _link_down(
         self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]
     ) -> bool:
-        self._up.discard(neighbour)
         change, stage = self._change, self.stage
         has_left, opens = self.has_left(neighbour), self.opens(neighbour)
         if has_left and state is LinkState.ENDED:
@@ -655,8 +647,12 @@ class Coordinator:
         elif stage is Stage.IN_DOUBT and neighbour == change.decider:
             self._release(now_us, out)
         elif stage is Stage.DRAINING and neighbour == change.leaver:
-            self._go_on(now_us, out)
+            self._be_free(now_us, out)
         return has_left or opens
+
+    def _say(self, message: ChangeMessage, to: Collection[BrokerId], out: list[Effect]) -> None:
+        """To those of them that are connected; this broker itself never is."""
+        out.extend(Send(each, message) for each in to if self._host.is_connected(each))
 
     # --- stopping and going on ----------------------------------------------------------------
 

@@ -212,6 +212,9 @@ class Relocation(AroundTree):
         publishers = self.tables.published.clients
         self.tracer.link(neighbour, state is LinkState.UP, publishers, now_us, out)
 
+    def is_up(self, neighbour: BrokerId) -> bool:
+        return self.tree.is_up(neighbour)
+
     def since_us(self, neighbour: BrokerId) -> int:
         return self.tree.since_us(neighbour)
 

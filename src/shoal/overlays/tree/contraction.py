@@ -24,6 +24,9 @@ class Around(Protocol):
     def is_moving(self) -> bool:
         """Whether something is under way here for which links must stay as they are."""
 
+    def is_up(self, neighbour: BrokerId) -> bool:
+        """Whether there is a link, of the tree's or not, that is up."""
+
     def relink(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
         """A link came up, failed or ended, as links do."""
 

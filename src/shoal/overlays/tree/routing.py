@@ -91,7 +91,8 @@ class TreeRouting(PlainLinks, BaseStrategy):
         self._exchange = Exchange(context.expected)
         self.around: Around = self
         self._contraction = Contraction(self.propagation, self._exchange)
-        self.changes = Coordinator(self.broker, context.random, self, context.neighbours)
+        self.changes = Coordinator(self.broker, context.random, self)
+        self._up = set(context.neighbours)
         # Neighbours whose links are down.
         self._away = dict.fromkeys(context.expected)
 
@@ -227,6 +228,7 @@ class TreeRouting(PlainLinks, BaseStrategy):
 
     def link_opened(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
         """Only a change of links can make it one of the tree's."""
+        self._up.add(neighbour)
         self.changes.opened(neighbour, out)
 
     def returned(
@@ -248,7 +250,10 @@ class TreeRouting(PlainLinks, BaseStrategy):
         self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]
     ) -> bool:
         """Whether a link that has changed is not, or not now, to be taken as one of the tree's."""
-        if state is not LinkState.UP:
+        if state is LinkState.UP:
+            self._up.add(neighbour)
+        else:
+            self._up.discard(neighbour)
             self.forwarding.draining.pop(neighbour, None)
         return self.changes.link(neighbour, state, now_us, out)
 
@@ -330,6 +335,12 @@ class TreeRouting(PlainLinks, BaseStrategy):
     def neighbours(self) -> Collection[BrokerId]:
         """Those that there are links to."""
         return self._neighbours
+
+    def is_up(self, neighbour: BrokerId) -> bool:
+        return neighbour in self._up
+
+    def is_connected(self, broker: BrokerId) -> bool:
+        return self.around.is_up(broker)
 
     @property
     def away(self) -> Collection[BrokerId]:
