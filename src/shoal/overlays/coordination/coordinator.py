@@ -150,6 +150,7 @@ class Coordinator:
         self.stage = Stage.FREE
         # The change that this broker decides, is in doubt of, or has just installed.
         self._change: Change | None = None
+        self._asked: set[BrokerId] = set()
         self._votes: dict[BrokerId, int] = {}
         self._decisions: dict[ChangeKey, Decision] = {}
         # A change of its own leave of which this broker has said that it is not made.
@@ -222,6 +223,7 @@ class Coordinator:
             if each.change.leaver == self._broker:
                 self._change, self.stage = each.change, Stage.OUT
                 self._links = {*each.change.participants} - {self._broker}
+                self._drain(out)
 
     def leave(self, now_us: int, out: list[Effect]) -> None:
         """Leave the overlay; `Left` says when it has."""
@@ -272,14 +274,14 @@ class Coordinator:
     def link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> bool:
         """A link changed; whether that is no affair of the overlay's, or waits."""
         if state is LinkState.UP:
-            is_taken = self._link_up(neighbour, out)
+            is_taken = self._link_up(neighbour, now_us, out)
         else:
             is_taken = self._link_down(neighbour, state, now_us, out)
         return is_taken or self.defers(LinkChanged(neighbour, state))
 
-    def opened(self, neighbour: BrokerId, out: list[Effect]) -> bool:
+    def opened(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> bool:
         """A link is up that does not last; whether a change has opened it."""
-        return self._link_up(neighbour, out)
+        return self._link_up(neighbour, now_us, out)
 
     def departed(self, broker: BrokerId, out: list[Effect]) -> None:
         """This broker is gone for good: no change waits for it."""
@@ -372,7 +374,7 @@ class Coordinator:
         number = self._number = max(now_us, self._number + 1)
         self._change = Change(self._broker, number, leaver, message.others)
         self._asked_by = message.attempt
-        self._votes, self.stage = {}, Stage.GATHERING
+        self._asked, self._votes, self.stage = set(), {}, Stage.GATHERING
         out.append(SetTimer(TIMER, now_us + PATIENCE_US))
         out.extend(OpenLink(each) for each in message.others)
         self._close_if_all_voted(now_us, out)
@@ -576,6 +578,7 @@ class Coordinator:
         if self._is_leaving:
             self._wait(self.problem, now_us, out)
         else:
+            self.problem = ""
             out.append(CancelTimer(TIMER))
         self._release(now_us, out)
 
@@ -584,10 +587,12 @@ class Coordinator:
         decision = self._decisions.get(key)
         if decision is None:
             return
-        decision.missing.discard(broker)
-        if not decision.missing and self._broker != decision.change.leaver:
-            del self._decisions[key]
+        if decision.missing and decision.missing <= {broker}:
+            if self._broker != decision.change.leaver:
+                del self._decisions[key]
+            decision.missing.clear()
             self._host.remember(out)
+        decision.missing.discard(broker)
         self._drain(out)
 
     def _answer(self, neighbour: BrokerId, key: ChangeKey, out: list[Effect]) -> None:
@@ -602,53 +607,63 @@ class Coordinator:
 
     # --- links --------------------------------------------------------------------------------
 
-    def _link_up(self, neighbour: BrokerId, out: list[Effect]) -> bool:
+    def _link_up(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> bool:
         out.extend(
             Send(neighbour, Decide(decision.change, decision.at_us))
             for decision in self._decisions.values()
             if neighbour in decision.change.participants
         )
         change = self._change
-        if change is None or self.stage is Stage.FREE:
-            return self.has_left(neighbour)
         if self.stage is Stage.OUT:
+            assert change is not None
             if neighbour not in change.participants:
                 self._links.add(neighbour)
                 out.append(Send(neighbour, Elsewhere(change.decider)))
             return True
-        if self.stage is Stage.GATHERING and neighbour in change.others:
+        is_taken = self.has_left(neighbour) or self.opens(neighbour)
+        if change is None or neighbour not in change.participants:
+            return is_taken
+        is_new = neighbour in change.others and neighbour not in self._asked
+        if self.stage is Stage.GATHERING and is_new:
+            self._asked.add(neighbour)
             out.append(Send(neighbour, Prepare(change)))
-        if self.stage is Stage.IN_DOUBT and neighbour in (change.decider, change.leaver):
-            out.append(Send(neighbour, Query(change.key)))
-        return self.opens(neighbour) or self.has_left(neighbour)
+        else:
+            self._lose_link(neighbour, now_us, out)  # it is up anew, with nothing in it
+            if self.stage is Stage.IN_DOUBT:
+                out.append(Send(neighbour, Query(change.key)))
+        return is_taken
 
     def _link_down(
         self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]
     ) -> bool:
-        change, stage = self._change, self.stage
-        has_left, opens = self.has_left(neighbour), self.opens(neighbour)
-        if has_left and state is LinkState.ENDED:
-            for key in [
-                key for key, row in self._decisions.items() if row.change.leaver == neighbour
-            ]:
-                self._confirm(neighbour, key, out)
-        if change is None or neighbour not in change.participants:
-            if stage is Stage.OUT:
-                self._links.discard(neighbour)
-                self._drain(out)
-            return has_left or stage is Stage.OUT
-        if stage is Stage.OUT:
-            if state is LinkState.ENDED or self._is_ending:
+        change, is_taken = self._change, self.has_left(neighbour) or self.opens(neighbour)
+        if self.stage is Stage.OUT:
+            assert change is not None
+            is_last = state is LinkState.ENDED or self._is_ending
+            if is_last or neighbour not in change.participants:
                 self._links.discard(neighbour)
             self._drain(out)
             return True
-        if stage in (Stage.GATHERING, Stage.CLOSING):
-            self._step(Event.LOST, neighbour, None, now_us, out)
-        elif stage is Stage.IN_DOUBT and neighbour == change.decider:
+        if state is LinkState.ENDED:
+            for key, decision in list(self._decisions.items()):
+                if decision.change.leaver == neighbour:
+                    self._confirm(neighbour, key, out)
+        if change is not None and neighbour in change.participants:
+            self._lose_link(neighbour, now_us, out)
+        return is_taken
+
+    def _lose_link(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
+        """What was under way to or from a participant may be lost."""
+        change = self._change
+        assert change is not None
+        if self.stage is Stage.IN_DOUBT and neighbour == change.decider:
             self._release(now_us, out)
-        elif stage is Stage.DRAINING and neighbour == change.leaver:
+        elif self.stage is Stage.IN_DOUBT and self._is_holding and neighbour == change.leaver:
+            self._hold((change.decider,), out)
+        elif self.stage is Stage.DRAINING and neighbour == change.leaver:
             self._be_free(now_us, out)
-        return has_left or opens
+        else:
+            self._step(Event.LOST, neighbour, None, now_us, out)
 
     def _say(self, message: ChangeMessage, to: Collection[BrokerId], out: list[Effect]) -> None:
         """To those of them that are connected; this broker itself never is."""

@@ -229,7 +229,7 @@ class TreeRouting(PlainLinks, BaseStrategy):
     def link_opened(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
         """Only a change of links can make it one of the tree's."""
         self._up.add(neighbour)
-        self.changes.opened(neighbour, out)
+        self.changes.opened(neighbour, now_us, out)
 
     def returned(
         self, neighbour: BrokerId, carrier: Carrier, now_us: int, out: list[Effect]
