@@ -371,6 +371,14 @@ class Coordinator:
         if reason := self._why_not_decide(leaver, message.others):
             out.append(Send(leaver, NotNow(message.attempt, reason)))
             return
+        # A link that is left from an earlier attempt would not be up anew.
+        left = [each for each in message.others if self._host.is_connected(each)]
+        if left:
+            out.append(
+                Send(leaver, NotNow(message.attempt, f"its link to {left[0]} has yet to end"))
+            )
+            out.extend(EndLink(each) for each in left)
+            return
         number = self._number = max(now_us, self._number + 1)
         self._change = Change(self._broker, number, leaver, message.others)
         self._asked_by = message.attempt
@@ -388,8 +396,6 @@ class Coordinator:
         for each in others:
             if each in host.neighbours:
                 return f"it is linked to {each} already"
-            if self._host.is_connected(each):
-                return f"its link to {each} has yet to end"
         return "" if leaver in host.neighbours else "there is no link"
 
     def _decline(

@@ -10,7 +10,6 @@ from shoal.broker.effects import (
     Effect,
     LinkState,
     Measured,
-    OpenLink,
     Started,
     TimerFired,
     TimerKey,
@@ -225,8 +224,8 @@ class Relocation(AroundTree):
         self.tree.remember(out)
 
     def adopt(self, neighbour: BrokerId, at_us: int, now_us: int, out: list[Effect]) -> None:
-        out.append(OpenLink(neighbour, is_lasting=True))
-        self.relink(neighbour, LinkState.UP, now_us, out)
+        self.tree.adopt(neighbour, at_us, now_us, out)
+        self.replaced(None, (neighbour,), now_us, out)
 
     def disown(self, neighbour: BrokerId, at_us: int, now_us: int, out: list[Effect]) -> None:
         """The tracer waits for nothing from there."""

@@ -397,7 +397,10 @@ class TreeRouting(PlainLinks, BaseStrategy):
     def adopt(self, neighbour: BrokerId, at_us: int, now_us: int, out: list[Effect]) -> None:
         """The link belongs to the tree: its ends say their tables."""
         out.append(OpenLink(neighbour, is_lasting=True))
-        self.around.relink(neighbour, LinkState.UP, now_us, out)
+        if self.is_up(neighbour):
+            self.relink(neighbour, LinkState.UP, now_us, out)
+        else:
+            self._away[neighbour] = None
 
     def disown(self, neighbour: BrokerId, at_us: int, now_us: int, out: list[Effect]) -> None:
         """The rows have turned, and that is all."""

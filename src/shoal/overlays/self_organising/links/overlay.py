@@ -341,12 +341,10 @@ class Overlay:
         self.memory.say_anew(out)
 
     def adopt(self, neighbour: BrokerId, at_us: int, now_us: int, out: list[Effect]) -> None:
-        """A change has made this link one of the tree's."""
-        if self.is_up(neighbour):
-            self.put_in(neighbour, at_us, now_us, out)
-        else:
-            self.memory.put(neighbour, Standing(True, at_us))
-            out.append(OpenLink(neighbour, is_lasting=True))
+        """A change has made this link one of the tree's: its ends greet, and say their tables."""
+        self.memory.put(neighbour, Standing(True, at_us))
+        out.append(OpenLink(neighbour, is_lasting=True))
+        self._greet(neighbour, out)
 
     def disown(self, neighbour: BrokerId, at_us: int, now_us: int, out: list[Effect]) -> None:
         """A change has made this link none of the tree's."""
