@@ -16,7 +16,7 @@ from shoal.broker.links.states import State
 from shoal.broker.machine import Broker
 from shoal.broker.messages import Advertise, PublicationBatch, Publish, Unsubscribe
 from shoal.model import EVERYTHING, Advertisement, Publication
-from shoal.overlays.tree.departing.stand_in import stand_in
+from shoal.overlays.tree.stand_in import stand_in
 from shoal.overlays.tree.messages import AdvertisementsSaid, SubscriptionsSaid
 from shoal.overlays.tree.routing import TreeRouting
 from tests.broker.links.keeping import batch

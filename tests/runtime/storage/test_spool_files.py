@@ -13,7 +13,7 @@ from shoal.broker.links.controls import CONTROLS
 from shoal.broker.links.session import LinkSession
 from shoal.broker.links.spool import SpoolRecord
 from shoal.broker.wire import COMMON, Codec
-from shoal.overlays.tree.departing.stand_in import stand_in
+from shoal.overlays.tree.stand_in import stand_in
 from shoal.runtime.driving.timing.clock import Clock
 from shoal.runtime.node import Node
 from shoal.runtime.storage import spool_files

@@ -20,7 +20,7 @@ before that.
 | the decider installs: this is the decision | `Decide` to all | decision, links |
 | each of the others installs, and tells each participant | `Decide` | decision, links |
 | the leaving broker installs, and passes on what was under way | `Decide` | decision |
-| when all have confirmed, nothing more comes from the leaving broker | `Drained` | |
+| when all have confirmed, nothing more comes from the leaving broker | `Flushed` | |
 | its links end, and it has left | | nothing |
 
 Why nothing is lost
@@ -34,7 +34,7 @@ Why nothing is lost
 - *Publications.* What a participant has sent to the leaving broker, and what is not settled there,
   it sends again over the new link (`Recall`), before anything newer. What the leaving broker has
   taken in, it passes on over its old links. A participant takes nothing in over a new link before
-  the leaving broker has said `Drained`, or its link is lost: so no publication is overtaken.
+  the leaving broker has said `Flushed`, or its link is lost: so no publication is overtaken.
 
 What happens when a broker dies
 -------------------------------

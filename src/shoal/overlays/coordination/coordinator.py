@@ -35,7 +35,7 @@ from shoal.overlays.coordination.messages import (
     ChangeKey,
     ChangeMessage,
     Decide,
-    Drained,
+    Flushed,
     Elsewhere,
     Facts,
     Installed,
@@ -262,7 +262,7 @@ class Coordinator:
                 self._confirm(neighbour, key, out)
             case Query(key):
                 self._answer(neighbour, key, out)
-            case Drained(key):
+            case Flushed(key):
                 self._drained(neighbour, key, now_us, out)
             case Elsewhere(successor) if neighbour in self._host.neighbours:
                 self._host.go_elsewhere(neighbour, successor, now_us, out)
@@ -353,7 +353,7 @@ class Coordinator:
             for each in change.participants:
                 if self._host.is_connected(each) and each not in decision.told:
                     decision.told.add(each)
-                    out.append(Send(each, Drained(change.key)))
+                    out.append(Send(each, Flushed(change.key)))
         if missing:
             return
         if not self._is_ending:

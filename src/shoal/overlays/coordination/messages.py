@@ -128,7 +128,7 @@ class Query(ChangeMessage, frozen=True):
     key: ChangeKey
 
 
-class Drained(ChangeMessage, frozen=True):
+class Flushed(ChangeMessage, frozen=True):
     """From the leaving broker: nothing more comes from here."""
 
     key: ChangeKey
@@ -142,5 +142,5 @@ class Elsewhere(ChangeMessage, frozen=True):
 
 MESSAGES: Vocabulary = (
     *(LeaveWanted, NotNow, Prepare, Ready, Refuse, Abort),
-    *(Decide, Installed, Query, Drained, Elsewhere),
+    *(Decide, Installed, Query, Flushed, Elsewhere),
 )
