@@ -19,6 +19,7 @@ from shoal.broker.links.controls import (
     Rests,
     Whereabouts,
 )
+from shoal.broker.links.protocol import PROTOCOL
 from shoal.broker.messages import (
     Advertise,
     Goodbye,
@@ -49,8 +50,8 @@ _PUBLICATION = Publication(
     assured=True,
 )
 SAID: tuple[msgspec.Struct, ...] = (
-    Hello("net", "B1", (1, 2), (3, 4), 5, Purpose.LINK, 6, False, 8),
-    Hello("net", "B1", (1, 2), None, 0, Purpose.COURIER),
+    Hello(PROTOCOL, "net", "B1", (1, 2), (3, 4), 5, Purpose.LINK, 6, False, 8),
+    Hello(PROTOCOL, "net", "B1", (1, 2), None, 0, Purpose.COURIER),
     Refuse("why", has_ended=True),
     Acknowledge(9, ((1, 4), (6, 7))),
     Heartbeat(10),
