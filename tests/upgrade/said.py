@@ -17,6 +17,7 @@ from shoal.broker.links.controls import (
     Purpose,
     Refuse,
     Rests,
+    Stores,
     Whereabouts,
 )
 from shoal.broker.links.protocol import PROTOCOL
@@ -30,6 +31,7 @@ from shoal.broker.messages import (
     Rejected,
     RoutedPublication,
     Subscribe,
+    Together,
     Unadvertise,
     Unsubscribe,
 )
@@ -60,12 +62,14 @@ SAID: tuple[msgspec.Struct, ...] = (
     Lasts(11),
     Rests(),
     Over(),
+    Stores(False),
     Place(THERE),
     Place(Whereabouts("B3", 13, has_left=True)),
     Advertise(Advertisement(id="a1", publisher="p", filter=_FILTER), 2),
     Unadvertise("a1"),
     Subscribe(Subscription(id="s1", client="c", filter=_FILTER)),
     Unsubscribe("s1"),
+    Together((Unsubscribe("s1"), Unadvertise("a1"))),
     PublicationBatch((RoutedPublication(_PUBLICATION, _ID, _ID),), 2),
     Publish((_PUBLICATION,)),
     Ping(_ID),
