@@ -16,7 +16,8 @@ what is wrong with it, and nothing else.  Filters travel as their expressions, n
 one costs microseconds, and it is the same expression afterwards, also where SQL cannot say it.
 
 Another form of frames is another VERSION, other messages are another link protocol
-(`links/protocol.py`): in both cases a link is refused.
+(`links/protocol.py`): in both cases a link is refused, and the format of spools changes as well,
+since they keep frames.
 
 What a codec can write and read it is told (`COMMON` and the messages of a system, see
 `shoal.overlays.registry`).  A message whose fields MessagePack does not have, such as an integer

@@ -1,12 +1,14 @@
 """The link protocol: which messages brokers send over a link, and what these mean.
 
-A broker speaks one link protocol and sends every message of it to every neighbour.  Each end says
-in `Hello` which one it speaks, and refuses an end that speaks another.
+A broker speaks one link protocol and sends every message of it to every neighbour; what brokers'
+MQTT sides say to each other (`mqtt/federation/controls.py`) is a part of it.  Each end says in
+`Hello` which one it speaks, and refuses an end that speaks another.
 
 A field that comes last and has a default may be added within a protocol: a broker that does not
 know the field skips it, so the message must mean the same without.  Any other change of messages
-is another `PROTOCOL`.  `Hello` and `Refuse` change by such fields only, so that brokers of two
-protocols can still refuse each other in words.
+is another `PROTOCOL`, and another format of spools, which keep messages on disk.  `Hello` and
+`Refuse` change by such fields only, so that brokers of two protocols can still refuse each other
+in words.
 """
 
 from __future__ import annotations
