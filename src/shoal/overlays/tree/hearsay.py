@@ -10,7 +10,7 @@ hop one never goes back; in a tree at rest such a walk ends at the client.
 
 Nothing is remembered for ever.  What a neighbour says is remembered here exactly as long as it
 counts this broker as told: so it takes it back, or is gone, or begins anew.  Where rows turn
-without a word they are handed over: to who takes a leaver's place (`departing/succession.py`); a
+without a word they are handed over (`contraction.py`); a
 leaver, and the brokers of a cycle, must remember nothing then.
 """
 
