@@ -94,6 +94,9 @@ class Host(Protocol):
     def part(self, change: Change, at_us: int, now_us: int, out: list[Effect]) -> None:
         """At the leaving broker: its links do not belong to the overlay any more."""
 
+    def restore(self, change: Change, at_us: int, now_us: int, out: list[Effect]) -> None:
+        """The broker starts, and has installed this: its links are as the change has it."""
+
     def go_elsewhere(
         self, leaver: BrokerId, successor: BrokerId, now_us: int, out: list[Effect]
     ) -> None:
@@ -218,12 +221,16 @@ class Coordinator:
         if self._change is not None:
             self.stage = Stage.IN_DOUBT
             out.append(SetTimer(TIMER, now_us + ASK_US))
+        if self._change is not None and self._change.leaver == self._broker:
+            self._is_leaving = True
         for each in decisions:
             each.told.clear()
             if each.change.leaver == self._broker:
                 self._change, self.stage = each.change, Stage.OUT
                 self._links = {*each.change.participants} - {self._broker}
                 self._drain(out)
+            else:
+                self._host.restore(each.change, each.at_us, now_us, out)
 
     def leave(self, now_us: int, out: list[Effect]) -> None:
         """Leave the overlay; `Left` says when it has."""
@@ -573,8 +580,8 @@ class Coordinator:
 
     def _drained(self, leaver: BrokerId, key: ChangeKey, now_us: int, out: list[Effect]) -> None:
         """Nothing more comes from the leaving broker."""
+        out.append(EndLink(leaver))  # first: who has no decision on disk must not find the link
         self._confirm(leaver, key, out)
-        out.append(EndLink(leaver))
         if self.stage is Stage.DRAINING and self._change is not None and self._change.key == key:
             self._be_free(now_us, out)
 

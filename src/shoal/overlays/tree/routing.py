@@ -137,8 +137,6 @@ class TreeRouting(PlainLinks, BaseStrategy):
     def start(self, started: Started, now_us: int, out: list[Effect]) -> None:
         self._exchange.start(started, now_us, out)
         self.changes.start(started.facts.get(CHANGES, {}), now_us, out)
-        for each in [each for each in self._away if self.changes.has_left(each)]:
-            self.dismiss(each, out)
 
     @property
     def receive_batch(self) -> ReceiveBatch:
@@ -377,6 +375,14 @@ class TreeRouting(PlainLinks, BaseStrategy):
         for each in change.participants:
             if each != self.broker:
                 self.around.disown(each, at_us, now_us, out)
+
+    def restore(self, change: Change, at_us: int, now_us: int, out: list[Effect]) -> None:
+        self.around.disown(change.leaver, at_us, now_us, out)
+        self.dismiss(change.leaver, out)
+        new = change.others if self.broker == change.decider else (change.decider,)
+        for each in new:
+            self.expect(each, now_us, out)
+            self.around.adopt(each, at_us, now_us, out)
 
     def go_elsewhere(
         self, leaver: BrokerId, successor: BrokerId, now_us: int, out: list[Effect]
