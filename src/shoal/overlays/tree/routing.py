@@ -276,6 +276,13 @@ class TreeRouting(PlainLinks, BaseStrategy):
         """One of its neighbours takes its place."""
         self.changes.leave(now_us, out)
 
+    def stay(self, now_us: int, out: list[Effect]) -> None:
+        self.changes.stay(now_us, out)
+
+    @property
+    def successor(self) -> BrokerId | None:
+        return self.changes.successor
+
     def relink(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
         """Forget what a lost neighbour said; tell a found one what is known.
 
@@ -345,7 +352,7 @@ class TreeRouting(PlainLinks, BaseStrategy):
         """Neighbours whose links are down."""
         return self._away
 
-    def obstacle(self, leaver: BrokerId) -> str:
+    def obstacle_to(self, leaver: BrokerId) -> str:
         """Why its tables cannot turn now, as a broker leaves."""
         if self.around.is_moving:
             return "a publisher is on its way through it"
