@@ -141,10 +141,22 @@ class Costs(msgspec.Struct, frozen=True):
 class Departed(msgspec.Struct, frozen=True):
     """A broker has left the network, and this one did not hear that the link between them ended.
 
-    It comes behind the word that the link is down; that link will not be there again.
+    It comes behind the word that the link is down; that link will not be there again.  Of a dead
+    broker the `successor` is the one that has its place.
     """
 
     broker: BrokerId
+    successor: BrokerId = ""
+
+
+class Dead(msgspec.Struct, frozen=True):
+    """A neighbour is dead, as an operator says; these others were linked to it, too.
+
+    `Answered` answers at once whether that can be done now.
+    """
+
+    broker: BrokerId
+    others: tuple[BrokerId, ...] = ()
 
 
 class Leave(msgspec.Struct, frozen=True):
@@ -172,6 +184,7 @@ Input = (
     | Loads
     | Costs
     | Departed
+    | Dead
     | Leave
     | Order
 )
@@ -245,6 +258,15 @@ class EndLink(msgspec.Struct, frozen=True):
 
     Then both ends hear that it has ended.  Should it fail before, it has failed, and it is not
     brought up again.
+    """
+
+    neighbour: BrokerId
+
+
+class DropLink(msgspec.Struct, frozen=True):
+    """The other end of a link is dead, as an operator says: the link has ended for good.
+
+    What was not settled there comes back (`Returned`); both ends hear that the link has ended.
     """
 
     neighbour: BrokerId
@@ -378,6 +400,7 @@ Effect = (
     | LinkReady
     | ResetLink
     | EndLink
+    | DropLink
     | Recall
     | Hold
     | Release

@@ -14,6 +14,7 @@ from typing import Any
 from shoal.broker.effects import (
     Answered,
     Costs,
+    Dead,
     Departed,
     Effect,
     Input,
@@ -164,8 +165,8 @@ class Broker:
         match input:
             case TimerFired(key):
                 self._strategy.timer(key, now_us, out)
-            case LinkChanged(neighbour, LinkState.UP, False):
-                self._strategy.link_opened(neighbour, now_us, out)
+            case LinkChanged(neighbour, LinkState.UP | LinkState.FAILED as state, False):
+                self._strategy.passing_link(neighbour, state, now_us, out)
             case LinkChanged(neighbour, state):
                 self._strategy.link(neighbour, state, now_us, out)
             case Returned(neighbour, carrier):
@@ -176,8 +177,16 @@ class Broker:
                 self._strategy.loads(input, now_us, out)
             case Costs():
                 self._strategy.costs(input, now_us, out)
-            case Departed(broker):
+            case Departed(broker, ""):
                 self._strategy.departed(broker, now_us, out)
+            case Departed(broker, successor):
+                self._strategy.succeeded(broker, successor, now_us, out)
+            case Dead(broker, others):
+                try:
+                    self._strategy.declare_dead(broker, others, now_us, out)
+                    out.append(Answered())
+                except ProtocolError as error:
+                    out.append(Answered(str(error)))
             case Leave():
                 try:
                     self._strategy.leave(now_us, out)

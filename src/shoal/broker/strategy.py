@@ -18,6 +18,7 @@ import msgspec
 
 from shoal.broker.effects import (
     Costs,
+    DropLink,
     Effect,
     Left,
     LinkState,
@@ -134,8 +135,12 @@ class Strategy(Protocol):
     def link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
         """The link to a neighbour came up, failed or ended."""
 
-    def link_opened(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
-        """A link is up that does not last: it belongs to the overlay only if the system says so."""
+    def passing_link(
+        self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]
+    ) -> None:
+        """A link that does not last came up, or failed: it is one of the overlay only if the
+        system makes it one.
+        """
 
     def returned(
         self, neighbour: BrokerId, carrier: Carrier, now_us: int, out: list[Effect]
@@ -156,6 +161,19 @@ class Strategy(Protocol):
 
     def departed(self, broker: BrokerId, now_us: int, out: list[Effect]) -> None:
         """A neighbour whose link is down has left the network: it is not to be looked for."""
+
+    def succeeded(
+        self, broker: BrokerId, successor: BrokerId, now_us: int, out: list[Effect]
+    ) -> None:
+        """A broker has departed, and another one has its place."""
+
+    def declare_dead(
+        self, broker: BrokerId, others: Collection[BrokerId], now_us: int, out: list[Effect]
+    ) -> None:
+        """A neighbour is dead, as an operator says; these others were linked to it, too.
+
+        ProtocolError when the system cannot do without it now.
+        """
 
     def leave(self, now_us: int, out: list[Effect]) -> None:
         """The broker is to leave the network; `Left`, now or later, says that it has.
@@ -216,9 +234,11 @@ class BaseStrategy:
 
     def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None: ...
 
-    def link_opened(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
+    def passing_link(
+        self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]
+    ) -> None:
         """It is a link as any other."""
-        self.link(neighbour, LinkState.UP, now_us, out)  # type: ignore[attr-defined]
+        self.link(neighbour, state, now_us, out)  # type: ignore[attr-defined]
 
     def returned(
         self, neighbour: BrokerId, carrier: Carrier, now_us: int, out: list[Effect]
@@ -231,6 +251,19 @@ class BaseStrategy:
     def costs(self, costs: Costs, now_us: int, out: list[Effect]) -> None: ...
 
     def departed(self, broker: BrokerId, now_us: int, out: list[Effect]) -> None: ...
+
+    def succeeded(
+        self, broker: BrokerId, successor: BrokerId, now_us: int, out: list[Effect]
+    ) -> None:
+        """It has departed."""
+        self.departed(broker, now_us, out)
+
+    def declare_dead(
+        self, broker: BrokerId, others: Collection[BrokerId], now_us: int, out: list[Effect]
+    ) -> None:
+        """It has departed."""
+        out.append(DropLink(broker))
+        self.departed(broker, now_us, out)
 
     def leave(self, now_us: int, out: list[Effect]) -> None:
         """Nobody depends on it."""

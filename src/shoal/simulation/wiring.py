@@ -193,7 +193,7 @@ class Wiring:
         noticed_us = self._queue.now_us + DETECTION_US
         for source, target in self._take_down(ends):
             if is_told:
-                change = LinkChanged(target, LinkState.FAILED)
+                change = LinkChanged(target, LinkState.FAILED, self._is_lasting(ends))
                 self._queue.push(noticed_us, self._brokers[source].bring, change)
                 self._noticed_us[_either_way(ends)] = noticed_us
 
@@ -232,7 +232,7 @@ class Wiring:
         source, target = ends
         node = self._brokers.get(source)
         if node is not None and target not in node.links:
-            node.bring(now_us, LinkChanged(target, LinkState.FAILED))
+            node.bring(now_us, LinkChanged(target, LinkState.FAILED, self._is_lasting(ends)))
 
     def _say_departed(self, now_us: int, ends: Ends) -> None:
         """Tell a broker, which knows that a link is down, that its other end has left."""

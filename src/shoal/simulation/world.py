@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from itertools import chain
 from random import Random
 
-from shoal.broker.effects import Costs, Leave, Requested, Started
+from shoal.broker.effects import Costs, Dead, Leave, Requested, Started
 from shoal.broker.machine import Broker
 from shoal.broker.messages import Advertise, Message, Unadvertise
 from shoal.broker.strategy import StrategyFactory
@@ -216,6 +216,15 @@ class World:
             if all(each in node.links for each in self._wiring.neighbours(broker)):
                 node.bring(now_us, Leave())
             self.queue.push(now_us + DETECTION_US, self._ask_to_leave, broker)
+
+    def declare_dead(self, at_us: int, dead: BrokerId, broker: BrokerId) -> None:
+        """An operator says at a neighbour of a broker that this one is dead."""
+        self.queue.push(at_us, self._declare_dead, (dead, broker))
+
+    def _declare_dead(self, now_us: int, argument: tuple[BrokerId, BrokerId]) -> None:
+        dead, broker = argument
+        others = tuple(each for each in self._wiring.neighbours(dead) if each != broker)
+        self.brokers[broker].bring(now_us, Dead(dead, others))
 
     def left(self, broker: BrokerId) -> None:
         self.queue.push(self.queue.now_us, self._left, broker)

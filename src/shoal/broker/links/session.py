@@ -276,7 +276,7 @@ class LinkSession(LinkTraffic):
     def _give_up(self) -> list[LinkChanged]:
         """Failed."""
         self._forget_all()
-        return [LinkChanged(self.neighbour, LinkState.FAILED)]
+        return [LinkChanged(self.neighbour, LinkState.FAILED, self.opened_us is not None)]
 
     def _forget_all(self) -> list[LinkChanged]:
         """A new name."""

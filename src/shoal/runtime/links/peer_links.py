@@ -147,7 +147,7 @@ class PeerLinks:
                 self._make_last(link, self.overlay.stamp(neighbour, now_us), address)
             return
         if not self._dialling.knows(neighbour, address):
-            self._node.bring(LinkChanged(neighbour, LinkState.FAILED))
+            self._node.bring(LinkChanged(neighbour, LinkState.FAILED, is_lasting))
             return
         if link is None or link.is_gone:
             opened_us = self.overlay.stamp(neighbour, now_us) if is_lasting else None
@@ -299,7 +299,8 @@ class PeerLinks:
         """A link that was opened, and does not last, has ended or did not come up."""
         if self._links.get(link.session.neighbour) is link:
             self._forget(link)  # before it is told: who hears of it may open it again
-            self._node.bring(LinkChanged(link.session.neighbour, LinkState.FAILED))
+            failed = LinkChanged(link.session.neighbour, LinkState.FAILED, is_lasting=False)
+            self._node.bring(failed)
 
     def _forget(self, link: Link) -> None:
         """There is no link any more."""

@@ -215,6 +215,11 @@ class Overlay:
         """Why it cannot take part in an exchange, also one that is new; empty when it can."""
         return self._obstacles.against(ring, is_new=is_new)
 
+    @property
+    def missing(self) -> list[BrokerId]:
+        """Neighbours on the tree whose links are down."""
+        return [each for each in self.memory.neighbours if not self.is_up(each)]
+
     def is_up(self, neighbour: BrokerId) -> bool:
         return neighbour in self._up
 
