@@ -253,6 +253,10 @@ class Freeze(DepartingMessage, frozen=True):
     others: tuple[BrokerId, ...]
 
 
+class Thaw(DepartingMessage, frozen=True):
+    """From who stays: it is led to as before."""
+
+
 class Frozen(DepartingMessage, frozen=True):
     """To who goes: nothing more comes."""
 
@@ -279,6 +283,7 @@ MESSAGES: tuple[type[Message], ...] = (
     Sweep,
     Swept,
     Freeze,
+    Thaw,
     Frozen,
     Turn,
     Turned,

@@ -34,7 +34,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
 import ssl
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any
@@ -50,6 +49,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from shoal.mqtt.notices import Party
 from shoal.runtime.addresses import Address
+from shoal.runtime.binding import Bound, bind
 from shoal.runtime.operations.admin_access import AdminAccess
 from shoal.runtime.operations.metrics import render
 from shoal.runtime.tls.contexts import certified_names
@@ -66,6 +66,7 @@ Answer = Callable[[Request], Awaitable[Response]]
 OPERATOR = "operator"
 # What still holds a connection when the broker stops is left to the system after this.
 STOP_TIMEOUT_S = 1
+_BACKLOG = 128
 # So long may a request take to come.
 REQUEST_S = 10.0
 
@@ -241,26 +242,23 @@ class AdminServer:
         self._serving: asyncio.Task[None] | None = None
         self._listener: Listener | None = None
 
-    async def start(self, address: Address) -> Address:
+    async def start(self, where: Address | Bound) -> Address:
         """Listen; where that is."""
+        bound = where if isinstance(where, Bound) else bind(where)
         self._config.load()
         if self._context is not None:  # whose certificate can be renewed while it serves
-            return await self._start_over_tls(address, self._context)
-        family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-        listener = socket.create_server(
-            (address.host, address.port), family=family, backlog=128, reuse_port=False
-        )
-        port = listener.getsockname()[1]
-        self._serving = asyncio.create_task(self._server.serve(sockets=[listener]))
-        return Address(address.host, port)
+            await self._start_over_tls(bound, self._context)
+        else:
+            bound.listen(_BACKLOG)
+            self._serving = asyncio.create_task(self._server.serve(sockets=[*bound.sockets]))
+        return bound.address
 
-    async def _start_over_tls(self, address: Address, context: ssl.SSLContext) -> Address:
+    async def _start_over_tls(self, bound: Bound, context: ssl.SSLContext) -> None:
         """Uvicorn's own sockets wait for a handshake for a minute."""
         self._serving = asyncio.create_task(self._server.serve(sockets=[]))
         self._listener = await listen(
-            address, self._protocol, context, self._config.access.garbled, lambda: REQUEST_S
+            bound, self._protocol, context, self._config.access.garbled, lambda: REQUEST_S
         )
-        return Address(address.host, self._listener.sockets[0].getsockname()[1])
 
     def _protocol(self) -> _Protocol:
         return _Protocol(self._config, self._server.server_state, app_state={})
