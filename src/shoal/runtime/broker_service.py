@@ -39,7 +39,7 @@ from shoal.runtime.leaving import Leaving
 from shoal.runtime.links.costs import LinkCosts
 from shoal.runtime.links.couriers import Couriers
 from shoal.runtime.links.directory import Directory
-from shoal.runtime.links.joining import FIRST_LINK_S, Join, JoinAgainError, Joining
+from shoal.runtime.links.joining import Join, Joining
 from shoal.runtime.links.peer_links import PeerLinks
 from shoal.runtime.links.peer_settings import PeerSettings
 from shoal.runtime.links.probing import Probes
@@ -92,8 +92,8 @@ class BrokerService:
         self.directory = Directory(name, places(network, name, clock.now_us()), overlay)
         self.joining = Joining(name, given, joins, overlay, self.directory, clock)
         # A broker that is to join learns its links before it starts.
-        expected = () if self.joining.stage else overlay.expected(given)
-        machine = Broker(name, (), network.factory, network.seed, expected, joins=True)
+        links = () if self.joining.stage else overlay.expected(given)
+        machine = Broker(name, (), network.factory, network.seed, links, joins=True)
         limits, has_cycles = network.bounds, system.shape.has_cycles
         admits_bytes = limits.high_bytes if has_cycles else None
         self.node = Node(machine, clock, self.trace, admits_bytes, system.shown_rows)
@@ -162,6 +162,7 @@ class BrokerService:
             self._servers,
             self._has_left,
             network.no_joiners,
+            lambda: self._listeners.let_clients_in_again(),
         )
         self.ledger = Ledger()
         self.door.register(self.ledger)
@@ -172,6 +173,7 @@ class BrokerService:
         questions: dict[str, Page] = {
             **Questions(self.door, network.json).by_name,
             "retained": retained.page,
+            "leave-plan": self.operator.leave_plan,
             "top": self.door.traffic.heaviest,
             "prometheus/targets": self._targets,
         }
@@ -202,8 +204,7 @@ class BrokerService:
         await self._listeners.listen("admin")
         sponsor = await self.joining.find(self._probes) if self.joining.stage else None
         if sponsor is not None:
-            given = self.network.neighbours(self.node.id)
-            self.node.machine.expect(self._overlay.expected(given))
+            self.node.machine.expect(self._overlay.expected(self.network.neighbours(self.node.id)))
         if self._clock_file is not None:
             self._clock_file.start()
         if self.trace is not None:
@@ -218,7 +219,7 @@ class BrokerService:
             self.spools.start()
         self.couriers.start()
         if sponsor is not None:
-            await self._wait_for_link(sponsor)
+            await self.joining.linked(sponsor, lambda: self.links.away)
             await self._hear_what_is_retained()
         await self._listeners.let_clients_in()
         for stranger in self.network.strangers(where.name for where in self.directory.places):
@@ -233,16 +234,6 @@ class BrokerService:
         """The other brokers of the network that take clients in, as this one does."""
         takers = [where.name for where in self.directory.places if where.doors]
         return [name for name in takers if name != self.node.id] if self.node.id in takers else []
-
-    async def _wait_for_link(self, sponsor: BrokerId) -> None:
-        """JoinAgainError if the first link of this broker does not come up."""
-        try:
-            async with asyncio.timeout(FIRST_LINK_S):
-                while sponsor in self.links.away:
-                    await asyncio.sleep(_POLL_S)
-        except TimeoutError:
-            raise JoinAgainError(f"the link to {sponsor} does not come up") from None
-        self.joining.has_joined()
 
     async def _hear_what_is_retained(self) -> None:
         """Who subscribes at a new broker gets it as elsewhere; but nobody waits for ever."""
@@ -298,8 +289,10 @@ class BrokerService:
             federation.left(where.name, self.node.clock.now_us())
             self.door.carry_out(self.door.clients.take_effects())
             self.node.schedule_flush()
-        event = "broker left" if where.has_left else "broker joined"
-        _log.info(event, extra={"name_of_broker": where.name, "peers": where.peers})
+        _log.info(
+            f"broker {'left' if where.has_left else 'joined'}",
+            extra={"name_of_broker": where.name, "peers": where.peers},
+        )
 
     def _allows(self, listener: str, origin: str, host: str) -> bool:
         """Whether web pages of an origin may connect to a listener under this host."""
@@ -400,7 +393,7 @@ class BrokerService:
                 for each in self.directory.places
             ],
             "joining": self.joining.status(),
-            "leaving": {"stage": self.leaving.stage, "problem": self.leaving.problem},
+            "leaving": self.leaving.status(),
             "clients": self.operator.status(),
             "is_holding": self.node.is_holding,
             "tables": tables,

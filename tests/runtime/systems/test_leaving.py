@@ -121,23 +121,6 @@ async def test_a_broker_may_open_links_while_it_leaves() -> None:
 
 
 @on_asyncio
-async def test_who_leaves_says_for_whom_it_waits() -> None:
-    network = network_of(3)
-    async with asyncio.timeout(2 * PATIENCE_S), running(network, "B1", "B2") as (_, leaver):
-        left = asyncio.Event()
-        leaver.at_left = left.set
-        async with running(network, "B3"):
-            await until(lambda: not leaver.missing())
-            assert leaver.leaving.problem == ""
-        assert await ask_to_leave(leaver.listening["admin"]) == ""
-        await until(lambda: leaver.leaving.problem == "no link to B3, which may come back")
-        assert not left.is_set()
-        async with running(network, "B3"):
-            await left.wait()
-            assert leaver.leaving.problem == ""
-
-
-@on_asyncio
 async def test_who_cannot_leave_says_why_and_nobody_is_asked_by_a_web_page() -> None:
     async with running(network_of(1), "B1") as (alone,):
         problem = await ask_to_leave(alone.listening["admin"])

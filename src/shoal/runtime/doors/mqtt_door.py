@@ -161,6 +161,15 @@ class MqttDoor:
             self._sending_on.stand_for_clients()
         self.node.schedule_flush()
 
+    def come_back(self) -> None:
+        """Say it again: the machine has been told goodbye."""
+        if self.clients.door is not None:
+            self.clients.door.ask_again()
+        self.carry_out(self.clients.take_effects())
+        if self._moves_subscribers:
+            self._sending_on.stand_for_clients()
+        self.node.schedule_flush()
+
     async def listen(
         self,
         where: Address | Bound,

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from random import Random
 from typing import Any, NamedTuple
 
@@ -34,6 +34,7 @@ from shoal.runtime.storage.overlay_file import Overlay
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 3.0
 # A member that takes a broker in has its link up in a moment; after this long it has gone.
 FIRST_LINK_S = 15.0
+_POLL_S = 0.02
 
 _log = logging.getLogger(__name__)
 
@@ -128,8 +129,14 @@ class Joining:
             self._overlay.joins_over(join.broker, opened_us, str(join.address), self._given)
         self.stage, self._since_us = "linking", self._clock.now_us()
 
-    def has_joined(self) -> None:
-        """The first link has come up."""
+    async def linked(self, sponsor: BrokerId, away: Callable[[], Collection[BrokerId]]) -> None:
+        """Wait for the first link; JoinAgainError if it does not come up."""
+        try:
+            async with asyncio.timeout(FIRST_LINK_S):
+                while sponsor in away():
+                    await asyncio.sleep(_POLL_S)
+        except TimeoutError:
+            raise JoinAgainError(f"the link to {sponsor} does not come up") from None
         self.stage = ""
         self.problems.clear()
         self._overlay.has_joined()

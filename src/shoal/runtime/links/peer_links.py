@@ -188,6 +188,13 @@ class PeerLinks:
             self._dialling.see_to(link)
             self._flush_soon(link)
 
+    def depart(self, neighbour: BrokerId) -> None:
+        """A neighbour that is not connected is dead, as an operator says."""
+        link = self._links.get(neighbour)
+        if link is not None and not link.is_gone:
+            self._note_end(link)
+            self._dialling.see_to(link)
+
     def recall(self, neighbour: BrokerId, over: BrokerId | None, *, moves: bool) -> None:
         link = self._links.get(neighbour)
         if link is not None:

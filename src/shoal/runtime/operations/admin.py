@@ -14,7 +14,10 @@
 | /top | who publishes most, to which topics, and which filters cost most, by samples |
 | /prometheus/targets | the brokers, those that joined among them, as `http_sd_config` reads it |
 | /survey | what a planner has to know of its system; `shoal plan dynatops --network` asks |
+| /leave-plan | what a leave would do now, and what refuses it; `without` as below |
 | /leave | by POST: the broker begins to leave its network, 202; 409 and why if it cannot |
+| | `without`, names with commas between them: these neighbours are treated as dead |
+| /stay | by POST: the broker takes its leave back, 202; 409 and why if it is too late |
 | /move | by POST, `client` and `broker` in the query: 202 when it is there; 409 and why not |
 | /rearrange | by POST, `do` and more in the query, what brokers of `dynatops` are to do; as above |
 | /drain | by POST: the broker begins to send its clients away, and takes nobody in; as above |
