@@ -79,6 +79,12 @@ class Processes:
             self.network = msgspec.structs.replace(self.network, brokers=brokers)
         return self._joined[name]
 
+    def comes_back(self, name: str, over: str) -> None:
+        """Start a broker of the file that joins anew."""
+        (self.folder / "data" / name / "overlay.json").unlink(missing_ok=True)
+        self._joined[name] = ["--join", f"{over}={self.network.broker(over).peers}"]
+        self.start(name)
+
     def broker_address(self, name: str, key: str) -> Address:
         """Where a broker listens."""
         address = self.network.broker(name).address(key)

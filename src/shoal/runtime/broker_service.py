@@ -13,7 +13,6 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from functools import cache, partial
 from importlib import metadata
 from typing import Any
@@ -62,9 +61,6 @@ from shoal.runtime.tls.certificates import Certificates
 
 # How long a broker that stops waits for its neighbours to take what it has for them.
 DRAIN_S = 5.0
-# How long a new broker takes no clients in while it does not know what is retained.
-RETAINED_S = 10.0
-_POLL_S = 0.02
 
 _log = logging.getLogger(__name__)
 
@@ -220,7 +216,7 @@ class BrokerService:
         self.couriers.start()
         if sponsor is not None:
             await self.joining.linked(sponsor, lambda: self.links.away)
-            await self._hear_what_is_retained()
+            await self.joining.told(self._is_told)
         await self._listeners.let_clients_in()
         for stranger in self.network.strangers(where.name for where in self.directory.places):
             _log.warning("a parameter names a broker that is not there", extra={"what": stranger})
@@ -235,13 +231,10 @@ class BrokerService:
         takers = [where.name for where in self.directory.places if where.doors]
         return [name for name in takers if name != self.node.id] if self.node.id in takers else []
 
-    async def _hear_what_is_retained(self) -> None:
-        """Who subscribes at a new broker gets it as elsewhere; but nobody waits for ever."""
+    def _is_told(self) -> bool:
+        """Whether this new broker knows what is retained."""
         federation = self.door.clients.federation
-        with suppress(TimeoutError):
-            async with asyncio.timeout(RETAINED_S):
-                while federation is not None and not federation.joining.is_told:
-                    await asyncio.sleep(_POLL_S)
+        return federation is None or federation.joining.is_told
 
     def reload(self, network: Network) -> list[str]:
         """Take over users, operators, rules, origins, limits and certificates of the file as it is.
@@ -338,7 +331,7 @@ class BrokerService:
 
     def missing(self) -> list[str]:
         """What is not there yet for this broker to do all it should."""
-        found = [self.joining.problem] if self.joining.stage == "asking" else []
+        found = [self.joining.problem] if self.joining.stage else []
         found += [
             f"link to {row['neighbour']}" + (f" ({row['problem']})" if row["problem"] else "")
             for row in self.links.status()

@@ -165,8 +165,13 @@ class Leaving:
             "sessions": len(clients.sessions),
             "takers": self.takers(),
             "neighbours": [
-                {"broker": each, "connected": each not in away, "dead": each in without}
-                for each in self._links.neighbours
+                {
+                    "broker": row["neighbour"],
+                    "connected": row["neighbour"] not in away,
+                    "dead": row["neighbour"] in without,
+                    "waiting_bytes": max(row["spooled_bytes"], row["buffered_bytes"]),
+                }
+                for row in self._links.status()
             ],
             "successor": self._node.machine.successor or "",
             "stage": self.stage,

@@ -47,6 +47,10 @@ def test_a_leave_is_refused_while_a_neighbour_is_down(
         assert run(capsys, "leave", path, "B2", "--abort", "--dry-run")[0] == 2
         assert run(capsys, "leave", path, "B2", "--without", "B3") == (0, "B2 has left\n")
         assert network.running["B2"].wait(10) == 0
+        network.comes_back("B3", over="B1")
+        wait_until(lambda: network.is_ready("B1") and network.is_ready("B3"))
+        links = network.status("B3")["links"]
+        assert [row["neighbour"] for row in links] == ["B1"]
 
 
 def test_a_broker_that_stays_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,10 +12,10 @@ import pytest
 
 from shoal.client import Client
 from shoal.overlays.registry import SYSTEMS
-from shoal.runtime import broker_service
 from shoal.runtime.addresses import Address, read_address
 from shoal.runtime.broker_service import BrokerService
 from shoal.runtime.free_ports import free_ports
+from shoal.runtime.links import joining
 from shoal.runtime.links.joining import Join
 from shoal.runtime.network_file import Network
 from shoal.runtime.network_sections import BrokerSection
@@ -39,7 +39,7 @@ def with_new(network: Network, name: str) -> Network:
 async def test_who_joins_where_nobody_answers_says_so(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(broker_service, "RETAINED_S", 0.0)
+    monkeypatch.setattr(joining, "RETAINED_S", 0.0)
     network = with_new(network_of(2), "B9")
     where = read_address(network.broker("B2").peers)
     service = BrokerService(network, "B9", [Join("B2", where)])

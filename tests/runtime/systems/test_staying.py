@@ -174,6 +174,7 @@ async def test_what_a_leave_would_do_is_said() -> None:
         where = leaver.listening["admin"]
         async with Client(str(leaver.listening["mqtt"]), client_id="R", keep=Keep(seconds=60)):
             plan = await get_json(where, "/leave-plan")
+        waiting = plan["neighbours"][1]["waiting_bytes"]
         assert plan == {
             "problems": [AWAY],
             "clients": 1,
@@ -181,8 +182,8 @@ async def test_what_a_leave_would_do_is_said() -> None:
             "sessions": 1,
             "takers": ["B1", "B3"],
             "neighbours": [
-                {"broker": "B1", "connected": True, "dead": False},
-                {"broker": "B3", "connected": False, "dead": False},
+                {"broker": "B1", "connected": True, "dead": False, "waiting_bytes": 0},
+                {"broker": "B3", "connected": False, "dead": False, "waiting_bytes": waiting},
             ],
             "successor": "B1",
             "stage": "",

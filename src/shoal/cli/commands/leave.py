@@ -130,7 +130,9 @@ def _show_plan(broker: str, plan: Mapping[str, Any]) -> None:
     print(f"sessions: {plan['sessions']:,} to hand over, to {takers or 'no other broker'}")
     for row in plan["neighbours"]:
         state = "connected" if row["connected"] else "not connected"
-        print(f"neighbour {row['broker']}: {'treated as dead' if row['dead'] else state}")
+        if row["dead"]:
+            state = f"treated as dead; {row['waiting_bytes']:,} bytes that wait for it are lost"
+        print(f"neighbour {row['broker']}: {state}")
     if plan["successor"]:
         print(f"{plan['successor']} takes the place of {broker}")
     if plan["problems"]:

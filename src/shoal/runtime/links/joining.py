@@ -4,11 +4,12 @@
 | --- | --- |
 | asking | a member takes it in: it asks every broker that it knows, in turn, again and again |
 | linking | its link to that member has come up for the first time |
+| retained | it knows what is retained, or has waited long enough |
 
-The broker is not ready in either stage, and lets no client in.  Killed in one, it joins when it
-starts again, also without being told to.  The link lasts, and the member takes it up from a broker
-that has the network's name and, with TLS, a certificate made out to its own.  All else the new
-broker hears over that link.
+The broker is not ready in any stage, and lets no client in.  Killed in the first two, it joins when
+it starts again, also without being told to.  The link lasts, and the member takes it up from a
+broker that has the network's name and, with TLS, a certificate made out to its own.  All else the
+new broker hears over that link.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 from random import Random
 from typing import Any, NamedTuple
 
@@ -34,6 +36,8 @@ from shoal.runtime.storage.overlay_file import Overlay
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 3.0
 # A member that takes a broker in has its link up in a moment; after this long it has gone.
 FIRST_LINK_S = 15.0
+# How long a new broker takes no clients in while it does not know what is retained.
+RETAINED_S = 10.0
 _POLL_S = 0.02
 
 _log = logging.getLogger(__name__)
@@ -137,9 +141,17 @@ class Joining:
                     await asyncio.sleep(_POLL_S)
         except TimeoutError:
             raise JoinAgainError(f"the link to {sponsor} does not come up") from None
-        self.stage = ""
-        self.problems.clear()
         self._overlay.has_joined()
+        self.problems.clear()
+        self.stage, self._since_us = "retained", self._clock.now_us()
+
+    async def told(self, is_told: Callable[[], bool]) -> None:
+        """Wait for what is retained: clients of a new broker get it as elsewhere."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(RETAINED_S):
+                while not is_told():
+                    await asyncio.sleep(_POLL_S)
+        self.stage = ""
 
     # --- what it says about itself ------------------------------------------------------------
 
@@ -152,6 +164,8 @@ class Joining:
                 return f"a member that takes it in ({asked or 'nobody has answered yet'})"
             case "linking":
                 return "its first link"
+            case "retained":
+                return "what is retained"
         return ""
 
     def status(self) -> dict[str, Any]:
@@ -159,6 +173,7 @@ class Joining:
         advice = {
             "asking": "start one of these, or start this broker again with another --join",
             "linking": f"it asks again if the link is not up within {FIRST_LINK_S:g} s",
+            "retained": f"clients are let in after {RETAINED_S:g} s at the latest",
         }
         since_us = self._clock.now_us() - self._since_us if self.stage else 0
         return {
