@@ -216,7 +216,7 @@ class BrokerService:
         self.couriers.start()
         if sponsor is not None:
             await self.joining.linked(sponsor, lambda: self.links.away)
-            await self.joining.told(self._is_told)
+            await self.joining.told(lambda: self.door.is_told)
         await self._listeners.let_clients_in()
         for stranger in self.network.strangers(where.name for where in self.directory.places):
             _log.warning("a parameter names a broker that is not there", extra={"what": stranger})
@@ -230,11 +230,6 @@ class BrokerService:
         """The other brokers of the network that take clients in, as this one does."""
         takers = [where.name for where in self.directory.places if where.doors]
         return [name for name in takers if name != self.node.id] if self.node.id in takers else []
-
-    def _is_told(self) -> bool:
-        """Whether this new broker knows what is retained."""
-        federation = self.door.clients.federation
-        return federation is None or federation.joining.is_told
 
     def reload(self, network: Network) -> list[str]:
         """Take over users, operators, rules, origins, limits and certificates of the file as it is.

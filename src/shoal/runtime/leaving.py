@@ -39,6 +39,8 @@ POLL_S = 0.05
 SENT_AT_ONCE = 300
 # Asked in vain, the machine is asked again: what keeps it may pass.
 ASK_AGAIN_S = 2.0
+# How long it is waited for what was retained meanwhile, before clients are let in again.
+RETAINED_S = 5.0
 # How long an obstacle may last that the system sees, until the leave is refused.
 OBSTACLE_S = 5.0
 # Without progress for so long a leave is taken back.
@@ -143,6 +145,8 @@ class Leaving:
             self._couriers.stay()
             self._links.tell([self._directory.stay(self._node.clock.now_us())])
             self._door.come_back()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(_until(lambda: self._door.is_told), RETAINED_S)
         self._links.no_joiners = self._refused
         self._go_to("")
         self.outcome = f"taken back {why}"
