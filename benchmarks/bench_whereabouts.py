@@ -2,10 +2,9 @@
 
 Run `python benchmarks/bench_whereabouts.py`.  Brokers' machines and MQTT sides in memory, in a tree
 of 100 (each linked to a random earlier one) and a star of 40; each event at brokers by turns, one
-at a time and a second apart, but for those "at once", which are 100 at one broker.  Beside it what
-the same costs where one broker of an earlier version is among them, so that all are told of all,
-one by one.  Each publication of the brokers' MQTT sides counts on each link that it goes over.
-Prints the medians, and the ratio.  "Join" is a broker that begins, and has missed all, with 1,000
+at a time and a second apart, but for those "at once", which are 100 at one broker.  Each
+publication of the brokers' MQTT sides counts on each link that it goes over.  Prints the medians.
+"Join" is a broker that begins, and has missed all, with 1,000
 kept sessions in the network.  Then a second in which 100 clients connect at each of the 100
 brokers, each for the first time, ten at a time.  Then what a SUBACK costs in the tree, where the
 door asks for all that its clients do, and where it does not ask for what is covered already.
@@ -28,8 +27,6 @@ from tests.mqtt.network_house import Network
 from shoal.mqtt.broker_clients import BrokerClients
 from shoal.mqtt.codec.packets import Subscribe, SubscriptionRequest, Unsubscribe
 from shoal.mqtt.codec.properties import Properties
-from shoal.mqtt.federation import joining
-from shoal.mqtt.federation.controls import FEATURES
 
 EVENTS = 20
 AT_ONCE = 100
@@ -53,23 +50,17 @@ def star(count: int) -> list[tuple[str, str]]:
 class Costs:
     """One network, and what events cost in it."""
 
-    def __init__(self, links: list[tuple[str, str]], features: tuple[str, ...]) -> None:
+    def __init__(self, links: list[tuple[str, str]]) -> None:
         self.names = [f"B{number}" for number in range(len(links) + 1)]
         self.network = Network(*self.names, tree=links, maximum_connections=10**6)
-        # The last one speaks for a version.
-        self.features = features
-        self.network.after(15)
-        self.begin(self.names[-1])
         self.network.after(15)
 
     def begin(self, name: str) -> None:
         """A broker's MQTT side begins without memory."""
         site = self.network[name]
         site.clients = BrokerClients(name, site.now_us, limits=site.clients.limits, networked=True)
-        joining.FEATURES = self.features  # type: ignore[misc]
         site.carry_out(site.clients.take_effects())
         site.after(1)
-        joining.FEATURES = FEATURES  # type: ignore[misc]
 
     def of(self, event: Callable[[], object], seconds: float = 1) -> int:
         self.network.carried = 0
@@ -179,19 +170,18 @@ def show(name: str, old: float, new: float) -> None:
 
 
 def main() -> None:
-    print(f"{'messages over links':30}{'to all':>10}{'now':>10}{'ratio':>10}")
+    print("messages over links")
     for title, links in (("tree of 100", tree(100)), ("star of 40", star(40))):
         print(title)
-        before, now = Costs(links, ()), Costs(links, FEATURES)
-        for (name, old), (_, new) in zip(before.measure(), now.measure(), strict=True):
-            show(name, old, new)
+        for name, messages in Costs(links).measure():
+            print(f"  {name:28}{messages:10,.1f}", flush=True)
     count = 100 * AT_ONCE
     print(f"\n{count:,} first connects in one second, tree of 100: messages, and for each connect")
     for name, terms in (("connect", {}), ("connect, kept", KEPT)):
-        messages = crowd(Costs(tree(100), FEATURES), **terms)
+        messages = crowd(Costs(tree(100)), **terms)
         print(f"  {name:28}{messages:10,}{messages / count:10.1f}", flush=True)
     print(f"\n{'messages for each SUBACK':30}{'asks all':>10}{'covers':>10}{'ratio':>10}")
-    before, now = Costs(tree(100), FEATURES), Costs(tree(100), FEATURES)
+    before, now = Costs(tree(100)), Costs(tree(100))
     for site in before.network.sites.values():
         site.clients.door.asking.ask_for_all()
     for (name, old), (_, new) in zip(subscribing(before), subscribing(now), strict=True):

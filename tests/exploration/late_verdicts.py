@@ -179,8 +179,8 @@ class LateVerdictsMeet(LinkExchanges):
                 ),
             )
             key = exchange.cycle[-1], number + 1
-            done = Verdict(key, exchange, True, DECIDED_US * (number + 1), latest_us=latest_us)
-            kept = Verdict(key, exchange, False, latest_us + 1, "lost", latest_us)
+            done = Verdict(key, exchange, True, DECIDED_US * (number + 1), latest_us)
+            kept = Verdict(key, exchange, False, latest_us + 1, latest_us, "lost")
             for name, ring in rings.items():
                 verdict = done if ring.is_first else kept
                 memories[name].became(verdict)

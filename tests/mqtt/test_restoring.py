@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 
-from shoal.language import parse
 from shoal.mqtt.broker_clients import BrokerClients
 from shoal.mqtt.codec.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel
 from shoal.mqtt.codec.properties import Properties
 from shoal.mqtt.codec.reason_codes import ReasonCode
-from shoal.mqtt.federation.controls import SubscriptionState
 from shoal.mqtt.memory.journal_records import (
     MessagePut,
     RetainedPut,
-    SubscriptionPut,
     read_records,
 )
 from shoal.mqtt.restoring import Remembered, restore
@@ -297,12 +293,3 @@ def test_every_filter_that_was_granted_comes_back(texts: tuple[str, ...]) -> Non
     client.lose()
     house = house.killed()
     assert back(house, "c").connection.session.subscriptions["a"].content == granted
-
-
-def test_a_subscription_that_an_older_journal_has_in_sql_is_read() -> None:
-    house = RememberingHouse([])
-    house.connect("c", properties=KEPT).subscribe("a", qos=1)
-    row = SubscriptionState("b", "b", "n > 1", 1, False, False, ())
-    house.batches.append(msgspec.msgpack.encode([SubscriptionPut("c", row)]))
-    session = back(house.killed(), "c").connection.session
-    assert session.subscriptions["b"].content == parse("n > 1")

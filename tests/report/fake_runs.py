@@ -11,6 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from shoal.experiments.run_files import RUN_TABLES
+
 Place = tuple[str, float | None, float | None, str]
 
 AIRPORTS: tuple[Place, ...] = (
@@ -130,6 +132,9 @@ def _write_run(
     folder: Path, number: int, places: Sequence[Place], links: Sequence[tuple[str, str]],
     migrations: Sequence[Mapping[str, Any]], seed: int,
 ) -> None:  # fmt: skip
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, schema in RUN_TABLES.items():
+        pq.write_table(schema.empty_table(), folder / f"{name}.parquet")
     write(
         folder / "brokers.parquet",
         [dict(zip(BROKERS, place, strict=True)) for place in places],

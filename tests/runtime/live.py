@@ -18,7 +18,7 @@ import uvloop
 from shoal.broker.effects import Deliver, Started
 from shoal.broker.links.controls import CONTROLS
 from shoal.broker.links.outbox import LinkLimits
-from shoal.broker.links.protocols import OURS, Protocols
+from shoal.broker.links.protocol import PROTOCOL
 from shoal.broker.machine import Broker
 from shoal.broker.messages import Message, Publish
 from shoal.broker.wire import COMMON, Codec
@@ -90,7 +90,7 @@ class LiveNetwork:
         brokers: Iterable[BrokerId] = (),
         *,
         has_journals: bool = False,
-        protocols: Mapping[BrokerId, Protocols] | None = None,
+        protocols: Mapping[BrokerId, int] | None = None,
         first_incarnation: int = 1,
     ) -> None:
         """With journals brokers that start again remember whom they were linked to.
@@ -144,7 +144,7 @@ class LiveNetwork:
             has_cycles=has_cycles,
             open_to_all=shape.opens_links or shape.mends,
             is_graceful=not shape.opens_links,
-            protocols=self.protocols.get(name, OURS),
+            protocol=self.protocols.get(name, PROTOCOL),
         )
         self.nodes[name] = node
         self.links[name] = PeerLinks(node, codec, settings, overlay=overlay)

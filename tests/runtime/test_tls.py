@@ -11,6 +11,7 @@ import pytest
 import trustme
 
 from shoal.broker.links.controls import CONTROLS, Hello, Purpose, Refuse
+from shoal.broker.links.protocol import PROTOCOL
 from shoal.broker.messages import Message, Ping, Pong
 from shoal.broker.wire import Codec, FrameReader
 from shoal.clients.courier import CourierEvent
@@ -73,7 +74,9 @@ async def answer(
     """What a broker that claims to be `name` is answered; None when it gets no answer."""
     try:
         reader, writer = await asyncio.open_connection(*address, ssl=context)
-        writer.write(Codec(CONTROLS).encode(Hello("test", name, (1, 1), None, 0, purpose)))
+        writer.write(
+            Codec(CONTROLS).encode(Hello(PROTOCOL, "test", name, (1, 1), None, 0, purpose))
+        )
         async with asyncio.timeout(PATIENCE_S):
             data = await reader.read(10_000)
     except (ssl.SSLError, OSError):

@@ -1,8 +1,7 @@
 """Records what this version writes, for later ones to read: `python -m tests.upgrade.record 2`.
 
-A record is made when a format changes, by the code that writes it from then on, and is never
-changed: it stands for what operators have on their disks.  The first has segments of spools
-without a heading, and an overlay file without its format.
+A record is made when a format changes, by the code that writes it from then on.  From the first
+release on it is never changed: it stands for what operators have on their disks.
 """
 
 from __future__ import annotations

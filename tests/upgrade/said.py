@@ -17,8 +17,10 @@ from shoal.broker.links.controls import (
     Purpose,
     Refuse,
     Rests,
+    Stores,
     Whereabouts,
 )
+from shoal.broker.links.protocol import PROTOCOL
 from shoal.broker.messages import (
     Advertise,
     Goodbye,
@@ -29,6 +31,7 @@ from shoal.broker.messages import (
     Rejected,
     RoutedPublication,
     Subscribe,
+    Together,
     Unadvertise,
     Unsubscribe,
 )
@@ -49,8 +52,8 @@ _PUBLICATION = Publication(
     assured=True,
 )
 SAID: tuple[msgspec.Struct, ...] = (
-    Hello("net", "B1", (1, 2), (3, 4), 5, Purpose.LINK, 6, False, 8),
-    Hello("net", "B1", (1, 2), None, 0, Purpose.COURIER),
+    Hello(PROTOCOL, "net", "B1", (1, 2), (3, 4), 5, Purpose.LINK, 6, False, 8),
+    Hello(PROTOCOL, "net", "B1", (1, 2), None, 0, Purpose.COURIER),
     Refuse("why", has_ended=True),
     Acknowledge(9, ((1, 4), (6, 7))),
     Heartbeat(10),
@@ -59,12 +62,14 @@ SAID: tuple[msgspec.Struct, ...] = (
     Lasts(11),
     Rests(),
     Over(),
+    Stores(False),
     Place(THERE),
     Place(Whereabouts("B3", 13, has_left=True)),
     Advertise(Advertisement(id="a1", publisher="p", filter=_FILTER), 2),
     Unadvertise("a1"),
     Subscribe(Subscription(id="s1", client="c", filter=_FILTER)),
     Unsubscribe("s1"),
+    Together((Unsubscribe("s1"), Unadvertise("a1"))),
     PublicationBatch((RoutedPublication(_PUBLICATION, _ID, _ID),), 2),
     Publish((_PUBLICATION,)),
     Ping(_ID),

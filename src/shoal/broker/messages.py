@@ -36,12 +36,11 @@ class Message(msgspec.Struct, frozen=True, gc=False, tag=True, array_like=True):
     """Base of all messages; on a wire a list of its tag and its fields.
 
     What `carries` has publications.  What `introduces` is said when a link has come up, before
-    publications may go over it.  It goes over links that speak the protocol `since` which it is
-    there, or a later one (`broker/links/protocols.py`).  What `joins` holds nothing back, so that
-    several of them may be sent and handled as one (`Together`).  What `is_awaited` is in custody as
-    publications are: whoever asked for it is told when all that came of it is handled, or gone
-    with a link.  What `confirms` says that publications have arrived at the sender's clients: it is
-    sent once a kill of the sender does not lose them.
+    publications may go over it.  What `joins` holds nothing back, so that several of them may be
+    sent and handled as one (`Together`).  What `is_awaited` is in custody as publications are:
+    whoever asked for it is told when all that came of it is handled, or gone with a link.  What
+    `confirms` says that publications have arrived at the sender's clients: it is sent once a kill
+    of the sender does not lose them.
     """
 
     carries: ClassVar[bool] = False
@@ -49,7 +48,6 @@ class Message(msgspec.Struct, frozen=True, gc=False, tag=True, array_like=True):
     joins: ClassVar[bool] = False
     is_awaited: ClassVar[bool] = False
     confirms: ClassVar[bool] = False
-    since: ClassVar[int] = 1
 
     @property
     def brings(self) -> tuple[Filter, ...]:
@@ -104,12 +102,7 @@ class Unsubscribe(Message, frozen=True):
 
 
 class Together(Message, frozen=True):
-    """Several messages as one, in their order; all of them join, and `introduces` is one for all.
-
-    To a link that does not know it yet they go one by one (`links/session.py`).
-    """
-
-    since = 2
+    """Several messages as one, in their order; all join, and `introduces` is one for all."""
 
     messages: tuple[Message, ...]
 

@@ -15,10 +15,9 @@ Reading is strict: whatever is not a message of this network's system raises Wir
 what is wrong with it, and nothing else.  Filters travel as their expressions, not as text: reading
 one costs microseconds, and it is the same expression afterwards, also where SQL cannot say it.
 
-A field that is added to a message comes last and has a default: brokers of one VERSION understand
-each other, the older one leaves out what it does not know.  A new kind of message is a matter of
-`links/protocols.py`.  Another form of frames is another VERSION, and links between the two are
-refused.
+Another form of frames is another VERSION, other messages are another link protocol
+(`links/protocol.py`): in both cases a link is refused, and the format of spools changes as well,
+since they keep frames.
 
 What a codec can write and read it is told (`COMMON` and the messages of a system, see
 `shoal.overlays.registry`).  A message whose fields MessagePack does not have, such as an integer

@@ -47,8 +47,6 @@ from shoal.mqtt.memory.journal_records import (
     SpreadTo,
     SubscriptionEnd,
     SubscriptionPut,
-    TookEnd,
-    TookPut,
     UnsettledPut,
 )
 from shoal.mqtt.messages import Message
@@ -99,7 +97,6 @@ class Remembered:
         self.homes: dict[str, HomePut] = {}
         # By group and broker.
         self.groups: dict[tuple[str, str], GroupPut] = {}
-        self.took: dict[tuple[tuple[str, int], str], TookPut] = {}
         self.answers: list[AnswerPut | ClosedPut] = []
         self.heard: dict[str, int] = {}
         self.neighbours: dict[BrokerId, None] = {}
@@ -134,10 +131,6 @@ class Remembered:
                     self.groups[record.group, record.broker] = record
                 case AnswerPut() | ClosedPut():
                     self.answers.append(record)
-                case TookPut(key, group):
-                    self.took[key, group] = record
-                case TookEnd(key, group):
-                    self.took.pop((key, group), None)
                 case SpreadPut(message):
                     self.spreads[message] = RememberedSpread()
                 case SpreadTo(message, group):
@@ -198,8 +191,8 @@ def restore(clients: BrokerClients, remembered: Remembered, now_us: int) -> list
     if federation is not None:
         for group in remembered.groups.values():
             federation.sharing.restore(group)
-        for took in (*remembered.took.values(), *remembered.answers):
-            federation.sharing.taking.restore(took)
+        for answer in remembered.answers:
+            federation.sharing.taking.restore(answer)
     for session in sessions:
         if session.expiry_interval_s:
             session.journal = journal

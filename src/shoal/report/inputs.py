@@ -191,9 +191,7 @@ def _read_run(directory: Path, rows: Mapping[str, Sequence[Row]]) -> Run:
                     f"which {directory / 'brokers.parquet'} does not have"
                 )
     migrations = read_table(directory / "migrations.parquet", TABLES["migrations"])
-    # Runs of earlier versions have none.
-    proposed = directory / "proposals.parquet"
-    proposals = read_table(proposed, TABLES["proposals"]) if proposed.exists() else []
+    proposals = read_table(directory / "proposals.parquet", TABLES["proposals"])
     by_seed = directory / "seeds.parquet"
     checks = _read_json(directory / "checks.json")
     return Run(
@@ -219,15 +217,14 @@ def _read_run(directory: Path, rows: Mapping[str, Sequence[Row]]) -> Run:
 
 
 def _events(directory: Path, name: str) -> list[tuple[int, str]]:
-    """What the rows of its system's tables tell; runs of earlier versions have none of these."""
+    """What the rows of its system's tables tell."""
     system = SYSTEMS.get(name)
     found: list[tuple[int, str]] = []
     for table, kind in (system.told if system is not None else {}).items():
-        path = directory / f"{table}.parquet"
         columns = [
             Column(name, _KINDS[each], optional=True) for name, each in columns_of(kind).items()
         ]
-        rows = read_table(path, columns) if path.exists() else []
+        rows = read_table(directory / f"{table}.parquet", columns)
         told = [kind(**row) for row in rows]
         found += [(row.at_us, row.in_words()) for row in told]
     return sorted(found)

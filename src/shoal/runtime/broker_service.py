@@ -21,6 +21,7 @@ import msgspec
 
 from shoal.broker.effects import Started
 from shoal.broker.links.controls import CONTROLS, Whereabouts
+from shoal.broker.links.protocol import PROTOCOL
 from shoal.broker.machine import Broker
 from shoal.broker.wire import COMMON, Codec
 from shoal.ledger import Ledger
@@ -369,6 +370,7 @@ class BrokerService:
             "network": self.network.name,
             "system": self.network.system,
             "version": _version(),
+            "protocol": PROTOCOL,
             "pid": os.getpid(),
             "uptime_s": round(time.monotonic() - self._started_s, 3),
             "ready": not missing,

@@ -26,7 +26,7 @@ def servers(where: Whereabouts) -> dict[str, str]:
     """Where clients that follow can be sent: listeners whose addresses say where they are."""
     if where.has_left:
         return {}
-    # Another version may write what this one cannot read.
+    # What another broker says of itself may make no sense.
     return {kind: text for kind, text in where.doors.items() if is_somewhere(text)}
 
 

@@ -10,6 +10,7 @@ import pytest
 from shoal.broker.effects import LinkChanged
 from shoal.broker.links.controls import CONTROLS, Hello
 from shoal.broker.links.outbox import LinkLimits
+from shoal.broker.links.protocol import PROTOCOL
 from shoal.broker.links.session import LinkSession
 from shoal.broker.links.states import State
 from shoal.broker.messages import Unsubscribe
@@ -231,7 +232,7 @@ def test_a_link_that_is_out_of_step_says_that_it_is_down() -> None:
     one.send(Unsubscribe("x"))
     one.lost(1)
     before = one.hello()
-    liar = Hello("n", "B", (1, 1), before.session, 7, begins=9)
+    liar = Hello(PROTOCOL, "n", "B", (1, 1), before.session, 7, begins=9)
     with pytest.raises(WireError, match="7 messages cannot be handled, 1 were sent") as caught:
         one.connected(liar, 1)
     assert [change.up for change in caught.value.changes] == [False]  # type: ignore[attr-defined]

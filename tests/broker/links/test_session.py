@@ -11,6 +11,7 @@ from shoal.broker.custody import Custody
 from shoal.broker.links.controls import CONTROLS, Acknowledge, Heartbeat, Hello, Refuse
 from shoal.broker.links.inbox import MOST_SPANS, LinkInbox
 from shoal.broker.links.outbox import LinkLimits, LinkOutbox
+from shoal.broker.links.protocol import PROTOCOL
 from shoal.broker.links.states import State
 from shoal.broker.messages import PublicationBatch, RoutedPublication, Unsubscribe
 from shoal.broker.wire import COMMON, HEAD_BYTES, Codec, WireError, framed
@@ -203,7 +204,7 @@ def test_an_end_that_says_nothing_is_dead() -> None:
     [
         (Acknowledge(1), "an acknowledgement of 1 messages makes no sense"),
         (Acknowledge(-1), "an acknowledgement of -1 messages"),
-        (Hello("net", "B", (1, 0), None, 0), "Hello in the middle of a session"),
+        (Hello(PROTOCOL, "net", "B", (1, 0), None, 0), "Hello in the middle of a session"),
         (Refuse("go away"), "refused by the other end: go away"),
         (framed(b"\x02\xc1"), "malformed"),
         (b"GET / HTTP/1.1\r\n\r\n", "no frame, or a damaged one"),
@@ -300,7 +301,7 @@ def test_hellos_that_do_not_fit_together_start_afresh() -> None:
     wire.cut()
     before = wire.ends["A"].hello()
     with pytest.raises(WireError, match="7 messages cannot be handled, 0 were sent"):
-        wire.ends["A"].connected(Hello("net", "B", (1, 1), before.session, 7), 1)
+        wire.ends["A"].connected(Hello(PROTOCOL, "net", "B", (1, 1), before.session, 7), 1)
     assert wire.ends["A"].hello().session != before.session
 
 

@@ -27,4 +27,4 @@ from shoal.cli.support.live.wrongs import link_words
     ],
 )
 def test_a_link_in_a_few_words(link: dict[str, object], words: str) -> None:
-    assert link_words(link) == words
+    assert link_words({"away_us": 0, "connections": 1} | link) == words

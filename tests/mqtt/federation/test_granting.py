@@ -163,6 +163,7 @@ def test_what_the_door_has_asked_for_already_costs_nothing() -> None:
     network = Network("B1", "B2", "B3")
     site = network["B1"]
     first, second = site.connect("c"), site.connect("d")
+    network.after(1)  # all have heard of both
     network.is_settling = False
     ask(first, 1, "a")
     ask(second, 1, "a")  # and shares the mark that is under way

@@ -72,7 +72,7 @@ def ring_messages(
         EndWanted: st.builds(EndWanted),
         EndRefused: st.builds(EndRefused),
         LinkLost: st.builds(LinkLost, ages, brokers, yes),
-        Interest: st.builds(Interest, ages, brokers, some, NUMBERS, rows, numbers, yes, yes, yes),
+        Interest: st.builds(Interest, ages, brokers, some, NUMBERS, rows, numbers, yes, yes),
         Known: st.builds(Known, ages, brokers, brokers, NUMBERS),
         Counted: st.builds(Counted, ages, brokers, counts),
         Summary: st.builds(Summary, ages, brokers, brokers, topics, NUMBERS),
@@ -104,6 +104,7 @@ def ring_messages(
             NUMBERS,
             yes,
             st.lists(st.builds(Stop, brokers, NUMBERS, NUMBERS), max_size=4).map(tuple),
+            NUMBERS,
         ),
         Arrived: st.builds(
             Arrived,

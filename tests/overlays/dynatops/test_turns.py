@@ -9,10 +9,10 @@ import pytest
 from shoal.broker.messages import Publish
 from shoal.language import parse
 from shoal.model import EVERYTHING, Advertisement, Publication, Subscription
-from shoal.overlays.dynatops.messages import Bound, HomeTurn, Interest, ToRoot
+from shoal.overlays.dynatops.messages import Bound, HomeTurn, ToRoot
 from shoal.overlays.dynatops.parameters import Parameters
 from shoal.overlays.dynatops.protocol import Dynatops
-from shoal.overlays.dynatops.topics import outbox, ways
+from shoal.overlays.dynatops.topics import outbox
 from shoal.overlays.registry import strategy_factory
 from shoal.simulation.links.overlay_link import Link
 from shoal.simulation.world import World
@@ -133,19 +133,3 @@ def test_after_many_to_one_topic_nobody_takes_turns_any_more(
     ring.publish(TOPICS + [TOPICS[0]] * 400)
     told = sum(len(each.numbers) for each in ring.sent if isinstance(each, HomeTurn))
     assert told < 3 * (len(TOPICS) + 2 * 16)
-
-
-def test_with_a_broker_that_knows_no_turns_publications_wait(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    for_ = ways._for
-
-    def as_before(message: Interest, targets: tuple[str, ...]) -> Interest:
-        said = for_(message, targets)
-        fields = (getattr(said, name) for name in said.__struct_fields__[:-1])
-        return Interest(*fields) if message.home == "B7" else said
-
-    monkeypatch.setattr(ways, "_for", as_before)
-    ring = Ring(monkeypatch)
-    ring.publish(TOPICS)
-    assert ring.count(HomeTurn) == ring.count(Bound) == 0

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from random import Random
 from unittest.mock import patch
 
 import pytest
 
 from shoal.broker.custody import Custody
-from shoal.broker.links.protocols import Protocols
 from shoal.broker.messages import Advertise, Subscribe
 from shoal.overlays.octopia.parameters import Parameters
 from tests.broker.transcript import advertisement, subscription
@@ -69,7 +68,6 @@ async def _advertise(network: LiveNetwork) -> Found:
 
 
 def _play(
-    protocols: Mapping[str, Protocols] = {},
     does: Callable[[LiveNetwork], Awaitable[Found]] = _subscribe,
     sharp_bits: int = 0,
 ) -> Found:
@@ -85,7 +83,7 @@ def _play(
         parameters = Parameters(rows=ROWS, parents=(0, 1), sharp_bits=sharp_bits)
         links = parameters.product().links
         names = [name for row in ROWS for name in row]
-        network = LiveNetwork(links, "octopia", parameters, brokers=names, protocols=protocols)
+        network = LiveNetwork(links, "octopia", parameters, brokers=names)
         for name in names:
             await network.start(name)
         nodes = network.nodes
@@ -112,19 +110,8 @@ def test_who_has_subscribed_is_known_where_anybody_publishes(sharp_bits: int) ->
     assert took > 0.5
 
 
-def test_nobody_waits_for_a_broker_that_does_not_say_so() -> None:
-    """One of the version before settles publications only."""
-    took, _ = _play({"B4": Protocols(1, 2)})
-    assert took < 0.5
-
-
 def test_who_has_promised_knows_who_wants_it() -> None:
     """What was published before the answer was back was settled, and went nowhere."""
     took, known = _play(does=_advertise)
     assert known == [True]
     assert took > 1
-
-
-def test_who_promises_does_not_wait_for_a_broker_that_does_not_say_so() -> None:
-    took, _ = _play({"B6": Protocols(1, 2)}, _advertise)
-    assert took < 0.5

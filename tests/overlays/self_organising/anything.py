@@ -74,7 +74,7 @@ def exchange_messages(
         moves=st.lists(st.tuples(names, numbers), max_size=2).map(tuple),
     )
     turned = st.one_of(st.none(), turns)
-    verdicts = st.builds(Verdict, keys, exchanges, st.booleans(), numbers, names)
+    verdicts = st.builds(Verdict, keys, exchanges, st.booleans(), numbers, numbers, names)
     standings = st.builds(Standing, st.booleans(), numbers)
     return {
         Halt: st.builds(Halt, keys, exchanges),

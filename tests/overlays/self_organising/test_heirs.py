@@ -33,7 +33,7 @@ def heir() -> Told:
     """T has come in S's place, and S in L's; B6 was away all the time."""
     former = told("S", "L", "T")
     former.now_us = 1_000
-    former.hears(*received("L", Absent(1, ("B6",))), LinkChanged("L", ENDED))
+    former.hears(*received("L", Absent(1, {"B6": ()})), LinkChanged("L", ENDED))
     former.now_us += LATER_US
     former.hears(Leave())
     while not any(isinstance(each, EndLink) for each in former.did):
@@ -54,7 +54,7 @@ def test_who_had_parted_from_the_first_declines_the_second() -> None:
     """It took the second for a neighbour as well, which closed a cycle."""
     other = told("B6", "L").hears(LinkChanged("B7", UP))
     other.hears(*received("L", Prepare(1, "B7", ())), LinkChanged("B7", UP))
-    other.hears(*received("L", Stop(1, 1), Flushed(1)), *received("B7", Succeeded(1)))
+    other.hears(*received("L", Stop(1, 1), Flushed(1)), *received("B7", Succeeded(1, 0)))
     meet(heir(), other)
     assert is_neighbour(other, "B7")
     assert not is_neighbour(other, "T")
@@ -73,7 +73,7 @@ def test_who_has_moved_while_the_heir_was_away_is_told_in_whose_place_it_stands(
     """The heir said the link of before, which the other had parted from, and that was all."""
     broker = told("T", "S", "U", "B6").hears(LinkChanged("B6", FAILED))
     broker.now_us = LATER_US
-    broker.hears(*received("S", Absent(1, ("B6",), ((),))), LinkChanged("S", ENDED))
+    broker.hears(*received("S", Absent(1, {"B6": ()})), LinkChanged("S", ENDED))
     broker.hears(LinkChanged("B6", UP))
     other = told("B6", "S", "T")
     other.hears(*received("T", Greeting(Standing(False, 99))), LinkChanged("T", ENDED))

@@ -66,7 +66,7 @@ def test_a_link_that_was_a_strangers_begins_with_what_the_tables_say() -> None:
     """Lost: what it was told in the leaver's place was taken back, as if not told for good."""
     broker = prepared(LinkChanged("B1", LinkState.UP), LinkChanged("B1", LinkState.ENDED))
     broker.hears(LinkChanged("B1", LinkState.UP), *received("B2", Stop(1, 1), Flushed(1)))
-    broker.hears(*received("B1", Succeeded(1)))
+    broker.hears(*received("B1", Succeeded(1, 0)))
     assert EndLink("B2") in broker.did
     broker.hears(*received("B1", Greeting(Standing(True, broker.now_us))))
     assert Unsubscribe("s") not in broker.says("B1")
@@ -94,7 +94,7 @@ def test_who_leaves_takes_the_word_of_who_has_moved_for_the_end_of_its_link() ->
 def test_who_has_moved_greets_nobody_over_the_link_that_ends() -> None:
     """It had come up as a stranger's, five seconds before."""
     broker = prepared(LinkChanged("B1", LinkState.UP))
-    broker.hears(*received("B2", Stop(1, 1), Flushed(1)), *received("B1", Succeeded(1)))
+    broker.hears(*received("B2", Stop(1, 1), Flushed(1)), *received("B1", Succeeded(1, 0)))
     assert not broker.hears(TimerFired(("greet", "B2"))).says("B2")
 
 
@@ -111,7 +111,7 @@ def test_a_centre_remembers_who_has_heard_of_it() -> None:
     others = (Behind("B1", (), ()), Behind("B4", (), ()))
     centre.hears(*received("B2", Stop(1, 1), Succeed(1, others)))
     assert remembered(centre) == {"B1": False, "B2": True, "B4": False}
-    centre.hears(*received("B1", Succeeded(1)))
+    centre.hears(*received("B1", Succeeded(1, 0)))
     assert remembered(centre) == {"B1": True, "B2": True, "B4": False}
     centre.hears(*received("B2", Greeting(Standing(False, 99))))
     assert remembered(centre) == {"B1": True, "B2": False, "B4": False}
@@ -119,7 +119,7 @@ def test_a_centre_remembers_who_has_heard_of_it() -> None:
 
 def test_who_has_moved_remembers_the_centre_at_once() -> None:
     broker = prepared(LinkChanged("B1", LinkState.UP))
-    broker.hears(*received("B2", Stop(1, 1), Flushed(1)), *received("B1", Succeeded(1)))
+    broker.hears(*received("B2", Stop(1, 1), Flushed(1)), *received("B1", Succeeded(1, 0)))
     assert remembered(broker) == {"B1": True, "B2": False, "B4": False}
 
 
@@ -138,7 +138,7 @@ def test_who_has_started_again_waits_for_the_links_that_it_remembers_before_it_l
 def inheriting() -> Told:
     """B3, whose neighbour B2 has left as B6 was away from that, and who has a link to B6 now."""
     heir = Told("B3", "B1", "B2", system="self_organising")
-    heir.hears(*received("B2", Absent(1, ("B6",))), LinkChanged("B2", LinkState.ENDED))
+    heir.hears(*received("B2", Absent(1, {"B6": ()})), LinkChanged("B2", LinkState.ENDED))
     return heir.hears(LinkChanged("B6", LinkState.UP))
 
 
@@ -170,7 +170,7 @@ def test_who_had_parted_from_who_left_has_its_place_elsewhere() -> None:
     broker = Told("B6", "B2", system="self_organising")
     broker.hears(LinkChanged("B7", LinkState.UP), *received("B2", Prepare(1, "B7", ())))
     broker.hears(LinkChanged("B7", LinkState.UP), *received("B2", Stop(1, 1), Flushed(1)))
-    broker.hears(*received("B7", Succeeded(1)))
+    broker.hears(*received("B7", Succeeded(1, 0)))
     assert not remembered(broker)["B2"]
     answers = greeted(heir, broker)
     assert not is_neighbour(broker, "B3")
@@ -220,5 +220,5 @@ def test_tables_do_not_turn_as_a_neighbour_parts_while_they_must_be_still() -> N
     assert is_neighbour(broker, "B4")
     broker.hears(*received("B2", Stop(1, 1)), *received("B4", Greeting(Standing(False, 99))))
     assert is_neighbour(broker, "B4")
-    broker.hears(*received("B2", Flushed(1)), *received("B1", Succeeded(1)))
+    broker.hears(*received("B2", Flushed(1)), *received("B1", Succeeded(1, 0)))
     assert not is_neighbour(broker, "B4")

@@ -17,7 +17,7 @@ from tests.forced_exchanges import Forced
 
 # B2 decided at 20, and died: B4 - B1 goes for B4 - B2.
 EXCHANGE = LinkExchange(cycle=("B2", "B0", "B1", "B4"), remove=2, saving=0)
-DONE = Verdict(("B4", 15), EXCHANGE, is_done=True, at_us=20, reason="")
+DONE = Verdict(("B4", 15), EXCHANGE, is_done=True, at_us=20, latest_us=18)
 
 
 def b4_meets_b2(old_link: Standing) -> tuple[bool, list[Effect]]:

@@ -29,13 +29,20 @@ def leaving_messages(
 ) -> dict[type[Message], st.SearchStrategy[Message]]:
     attempts, turns = st.integers(-1, 3), st.integers(-1, 3)
     some = st.lists(names, max_size=3).map(tuple)
-    behind = st.builds(Behind, brokers, some, st.lists(subscriptions, max_size=2).map(tuple))
-    plain = (Prepared, Refuse, Flushed, Succeeded, Abandon, Stayed)
+    several = st.lists(brokers, max_size=3).map(tuple)
+    rows = st.lists(subscriptions, max_size=2).map(tuple)
+    behind = st.builds(Behind, brokers, some, rows, some)
+    moves = st.lists(st.tuples(names, turns), max_size=2).map(tuple)
+    steads = st.lists(st.tuples(brokers, turns), max_size=2).map(tuple)
+    plain = (Refuse, Flushed, Abandon)
     return {
         **{kind: st.builds(kind, attempts) for kind in plain},
-        Absent: st.builds(Absent, attempts, st.lists(brokers, max_size=3).map(tuple)),
-        Prepare: st.builds(Prepare, attempts, brokers, st.lists(brokers, max_size=3).map(tuple)),
+        Absent: st.builds(Absent, attempts, st.dictionaries(brokers, steads, max_size=3)),
+        Prepare: st.builds(Prepare, attempts, brokers, several, several),
+        Prepared: st.builds(Prepared, attempts, several),
+        Succeeded: st.builds(Succeeded, attempts, turns),
+        Stayed: st.builds(Stayed, attempts, several),
         Stop: st.builds(Stop, attempts, turns),
         Stopped: st.builds(Stopped, attempts, turns),
-        Succeed: st.builds(Succeed, attempts, st.lists(behind, max_size=2).map(tuple)),
+        Succeed: st.builds(Succeed, attempts, st.lists(behind, max_size=2).map(tuple), moves),
     }

@@ -100,7 +100,7 @@ def test_who_is_back_as_its_neighbour_leaves_is_linked_once(system: str) -> None
 def test_only_when_the_leaver_has_gone_its_neighbours_are_opened(state: LinkState) -> None:
     """A link that fails comes back, and the leaver may stay."""
     broker = Broker("A", ("B",), strategy_factory("tree"))
-    broker.handle(Received("B", Absent(1, ("X", "A"))), 2)
+    broker.handle(Received("B", Absent(1, {"X": (), "A": ()})), 2)
     effects = broker.handle(LinkChanged("B", state), 3)
     opened = [OpenLink("X", is_lasting=True)] if state is LinkState.ENDED else []
     assert [each for each in effects if isinstance(each, OpenLink)] == opened

@@ -162,7 +162,7 @@ def moved(system: str) -> Told:
     """B3 has moved from B2, which leaves, to B1; its link to B2 has yet to end."""
     broker = Told("B3", "B2", system=system)
     broker.hears(*received("B2", Prepare(1, "B1", ())), LinkChanged("B1", UP))
-    broker.hears(*received("B2", Stop(1, 1), Flushed(1)), *received("B1", Succeeded(1)))
+    broker.hears(*received("B2", Stop(1, 1), Flushed(1)), *received("B1", Succeeded(1, 0)))
     assert EndLink("B2") in broker.did
     return broker
 
@@ -341,7 +341,7 @@ def still(*neighbours: str) -> Told:
 def test_the_others_move_when_they_have_all_and_the_centres_word() -> None:
     other = still().hears(*received("B2", Flushed(7)))
     assert other.did == [Hold(("B1",))]
-    other.hears(*received("B1", Succeeded(7)))
+    other.hears(*received("B1", Succeeded(7, 0)))
     assert other.did == [
         Recall("B2"),
         Send("B1", Succeeded(7, other.now_us)),
@@ -355,7 +355,7 @@ def test_the_others_move_when_they_have_all_and_the_centres_word() -> None:
 def test_they_move_also_when_the_leaver_is_lost_meanwhile() -> None:
     other = still().hears(LinkChanged("B2", FAILED))
     assert other.did == [Hold(("B1",))]
-    other.hears(*received("B1", Succeeded(7)))
+    other.hears(*received("B1", Succeeded(7, 0)))
     assert (EndLink("B2") in other.did, other.did[-1]) == (True, Release())
 
 
@@ -370,7 +370,7 @@ def test_other_changes_wait_until_tables_have_turned() -> None:
     other = still("B5").hears(*received("B2", Advertise(advertisement("a"))))
     other.hears(LinkChanged("B5", FAILED))
     assert other.did == []
-    other.hears(*received("B2", Flushed(7)), *received("B1", Succeeded(7)))
+    other.hears(*received("B2", Flushed(7)), *received("B1", Succeeded(7, 0)))
     tree = other.machine.strategy.propagation  # type: ignore[attr-defined]
     assert [*tree.neighbours] == ["B1"]
     assert tree.tables.advertisements["a"].last_hop == "B1"

@@ -15,6 +15,7 @@ from paho.mqtt.properties import Properties
 from shoal.broker.effects import Effect, Input
 from shoal.broker.links.controls import CONTROLS, Hello, Purpose, Refuse
 from shoal.broker.links.outbox import LinkLimits
+from shoal.broker.links.protocol import PROTOCOL
 from shoal.broker.messages import Advertise, Message, Ping, Pong
 from shoal.broker.wire import Codec, FrameReader
 from shoal.clients.courier import CourierLimits
@@ -264,10 +265,16 @@ def promises(network: MqttNetwork, broker: str) -> list[str]:
 @pytest.mark.parametrize(
     ("hello", "reason"),
     [
-        (Hello("net", "B2", (1, 1), None, 0, Purpose.COURIER), "this is network 'test', not 'net'"),
-        (Hello("test", "B1", (1, 1), None, 0, Purpose.COURIER), "B1 has no link to broker 'B1'"),
         (
-            Hello("test", "B9", (1, 1), None, 0, Purpose.COURIER),
+            Hello(PROTOCOL, "net", "B2", (1, 1), None, 0, Purpose.COURIER),
+            "this is network 'test', not 'net'",
+        ),
+        (
+            Hello(PROTOCOL, "test", "B1", (1, 1), None, 0, Purpose.COURIER),
+            "B1 has no link to broker 'B1'",
+        ),
+        (
+            Hello(PROTOCOL, "test", "B9", (1, 1), None, 0, Purpose.COURIER),
             "takes no couriers from broker",
         ),
     ],

@@ -9,6 +9,7 @@ import pytest
 from shoal.broker.effects import EndLink, Input, Leave, LinkChanged, LinkState, OpenLink
 from shoal.broker.links.controls import Hello, Whereabouts
 from shoal.broker.links.outbox import LinkLimits
+from shoal.broker.links.protocol import PROTOCOL
 from shoal.overlays.dynatops.parameters import Parameters
 from shoal.overlays.registry import SYSTEMS
 from shoal.overlays.self_organising.protocol import SelfOrganising
@@ -317,7 +318,7 @@ def test_the_overlay_as_it_is_now_is_on_disk(tmp_path: Path) -> None:
 
 
 def test_a_link_that_is_not_lasting_says_so() -> None:
-    assert Hello("n", "B1", (1, 1), None, 0).opened_us is None
+    assert Hello(PROTOCOL, "n", "B1", (1, 1), None, 0).opened_us is None
 
 
 @on_loop

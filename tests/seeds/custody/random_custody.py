@@ -16,7 +16,6 @@ from unittest.mock import patch
 
 from shoal.broker.custody import Custody
 from shoal.broker.links.outbox import LinkLimits
-from shoal.broker.links.protocols import OURS, Protocols
 from shoal.broker.messages import Advertise, Publish, Subscribe, Unsubscribe
 from shoal.language import parse
 from shoal.model import EVERYTHING, Advertisement, Attributes, Publication, Subscription
@@ -55,14 +54,11 @@ class RandomCustody:
         faults: int = 6,
         spreads: bool = False,
         sharp_bits: int = 0,
-        mixed: bool = False,
     ) -> None:
-        """Where it is mixed about half of the brokers speak an older link protocol."""
         self.random = random = Random(f"custody/{system}/{seed}")
         self.system = system
-        # How long a client waits then; with OctopiA what others answer is there, but over links
-        # that speak protocol 2 or 1 nobody waits for it (seed 6032).
-        self.spread_us = 0 if system == "octopia" and not mixed else 2 * SECOND_US
+        # How long a client waits then; with OctopiA what others answer is there.
+        self.spread_us = 0 if system == "octopia" else 2 * SECOND_US
         self.faults = faults
         self.loop = VirtualLoop(self._cable)
         self.rate = random.choice([20_000.0, 200_000.0, 1e9])
@@ -71,9 +67,6 @@ class RandomCustody:
         names, self.links, self.parameters, self.most_away, give_up_us = drawn
         self.looks_at_topics = drawn.looks_at_topics
         self.names = names
-        older = Random(f"protocols/{seed}")
-        spoken = {name: Protocols(1, older.choice([OURS.newest, 1, 2])) for name in names}
-        self.protocols = spoken if mixed else {}
         self.limits = LinkLimits(
             window_bytes=random.choice([2_000, 4 * 2**20]), give_up_us=give_up_us
         )
@@ -122,7 +115,6 @@ class RandomCustody:
             self.limits,
             brokers=self.names,
             has_journals=self.has_journals,
-            protocols=self.protocols,
             first_incarnation=FIRST_INCARNATION,
         )
         for name in self.names:

@@ -63,18 +63,10 @@ def test_what_is_settled_has_arrived_where_bits_are_sharp() -> None:
     _play("octopia", SHARP, sharp_bits=2)
 
 
-@pytest.mark.parametrize(
-    ("sharp_bits", "seed"), [pytest.param(0, 1, marks=pytest.mark.soak), (2, 4)]
-)
-def test_what_is_settled_has_arrived_beside_earlier_versions(sharp_bits: int, seed: int) -> None:
-    _play("octopia", (seed,), sharp_bits=sharp_bits, mixed=True)
-
-
 @pytest.mark.soak
 def test_what_is_settled_has_arrived_where_bits_are_sharp_in_many() -> None:
     _play("octopia", SOAK, sharp_bits=2)
     _play("octopia", SOAK, spreads=True, sharp_bits=1)
-    _play("octopia", SOAK, sharp_bits=2, mixed=True)
 
 
 @pytest.mark.soak

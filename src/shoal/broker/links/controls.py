@@ -7,7 +7,6 @@ import enum
 import msgspec
 
 from shoal.broker.links.outbox import Span
-from shoal.broker.links.protocols import FIRST, Protocols
 from shoal.broker.wire import Vocabulary, WireError
 from shoal.model import BrokerId
 
@@ -37,6 +36,7 @@ class Purpose(enum.Enum):
 class Hello(Control, frozen=True):
     """First on a connection, the dialling end first.
 
+    `protocol` is the one that the sender speaks (`protocol.py`).
     `session` is the sender's part of the session that it is in, `other` the other end's, None
     without one; `handled` counts the messages it has handled in it.  When the other end is not in
     that session, the sender's part of the new one has the number `begins`.
@@ -44,10 +44,9 @@ class Hello(Control, frozen=True):
     `ends`: the link is only to be settled, and then to end.  `opened_us` is of a link that outlives
     restarts: when it was opened on purpose, as a broker takes it up then from one that it did not
     know; 0 if it always was.
-
-    `protocols` are the oldest and the newest that the sender speaks.
     """
 
+    protocol: int
     network: str
     broker: BrokerId
     session: SessionName
@@ -57,7 +56,6 @@ class Hello(Control, frozen=True):
     begins: int = 0
     ends: bool = False
     opened_us: int | None = None
-    protocols: Protocols = FIRST
 
 
 class Refuse(Control, frozen=True):

@@ -53,11 +53,11 @@ from shoal.broker.life_cycle import IGNORED, LifeCycle, does
 from shoal.broker.links.controls import Ends, Hello, Over, Purpose, Refuse, Rests, check_control
 from shoal.broker.links.names import Names
 from shoal.broker.links.outbox import LinkLimits
-from shoal.broker.links.protocols import AWAITED, OURS, Protocols, agreed
+from shoal.broker.links.protocol import PROTOCOL
 from shoal.broker.links.spool import Spool
 from shoal.broker.links.states import LinkError, OutOfStepError, State, Word
 from shoal.broker.links.traffic import LinkTraffic
-from shoal.broker.messages import Message, Together
+from shoal.broker.messages import Message
 from shoal.broker.wire import Codec, WireError
 from shoal.model import BrokerId
 
@@ -82,11 +82,11 @@ class LinkSession(LinkTraffic):
         spool: Spool | None = None,
         numbers: Iterator[int] | None = None,
         opened_us: int | None = None,
-        protocols: Protocols = OURS,
+        protocol: int = PROTOCOL,
     ) -> None:
         """A spool is for systems that are graceful; `opened_us` is as in `Hello`."""
         self.neighbour = neighbour
-        self._protocols = protocols
+        self._protocol = protocol
         self.state = State.IDLE
         super().__init__(codec, limits or LinkLimits(), spool, opened_us)
         self._network = network
@@ -103,6 +103,7 @@ class LinkSession(LinkTraffic):
     def hello(self) -> Hello:
         """What to say first on a new connection; the connection before, if any, is lost."""
         hello = Hello(
+            self._protocol,
             self._network,
             self._broker,
             self._names.own,
@@ -112,7 +113,6 @@ class LinkSession(LinkTraffic):
             self._names.next_number(),
             self._ends,
             self.opened_us,
-            self._protocols,
         )
         return self._names.say(hello)
 
@@ -176,7 +176,6 @@ class LinkSession(LinkTraffic):
 
     def _connected(self, hello: Hello, now_us: int) -> None:
         self._names.take(hello)
-        self.protocol = agreed(self._broker, self._protocols, hello.broker, hello.protocols)
         self._connect()
         self._pulse.heard_us = now_us
 
@@ -337,18 +336,10 @@ class LinkSession(LinkTraffic):
         """Keep a message and send it when there is room; False when the link must be given up.
 
         `custody` is extended, and settled when the message is, or is gone.  Without a session the
-        message goes nowhere, nor does one that the other end does not know.  WireError when it
-        cannot be written.
+        message goes nowhere.  WireError when it cannot be written.
         """
         if self.state in (State.IDLE, State.GONE):
             return True
-        if message.since > self.protocol:
-            if type(message) is not Together:
-                return True
-            room = [self.send(each, custody) for each in message.messages]
-            return all(room)
-        if message.is_awaited and self.protocol < AWAITED:
-            custody = None
         return self._put(message, custody)
 
     def to_write(self) -> bytes:

@@ -26,7 +26,6 @@ from shoal.broker.links.ending import Ending
 from shoal.broker.links.frames import Frames, in_turn
 from shoal.broker.links.inbox import Debt, LinkInbox
 from shoal.broker.links.outbox import LinkLimits, LinkOutbox
-from shoal.broker.links.protocols import FIRST
 from shoal.broker.links.pulse import Pulse
 from shoal.broker.links.spool import Frame, Spool
 from shoal.broker.messages import Carrier, Message
@@ -42,8 +41,6 @@ class LinkTraffic:
     ) -> None:
         """`opened_us` is as in `Hello`."""
         self.opened_us = opened_us
-        # The one that both ends speak, since there was a connection.
-        self.protocol = FIRST.newest
         self._codec = codec
         self._limits = limits
         self._spool = spool

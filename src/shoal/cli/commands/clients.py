@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from shoal.runtime.operations.caller import Caller
 
 Row = dict[str, Any]
-# By the name that brokers have for it. Brokers of an earlier version do not say all.
+# By the name that brokers have for it.
 _COUNTS = {
     "subscriptions": "subscriptions",
     "published": "published",
@@ -66,9 +66,8 @@ def clients(
     statuses, rows = asyncio.run(_ask(network, caller, client))
     rows = [each for each in rows if not user or each["user"] == user]
     rows = [each for each in rows if not away or each["address"] is None]
-    # Brokers of an earlier version do not count what clients publish.
     figures = ("waiting_bytes", "waiting") if by == "waiting" else (by,)
-    rows.sort(key=lambda row: (*(-row.get(each, 0) for each in figures), row["client"]))
+    rows.sort(key=lambda row: (*(-row[each] for each in figures), row["client"]))
     if as_json:
         print(json.dumps(rows, indent=2))
     else:
@@ -106,15 +105,13 @@ async def _ask(network: Network, caller: Caller, client: str) -> tuple[Statuses,
 def _where_they_are(rows: list[Row]) -> list[Row]:
     """Without the rows of brokers that gave a session to one that has it, as they do for a while.
 
-    Brokers of an earlier version do not say where a session goes.
-
     >>> given = {"client": "c", "broker": "B1", "going": "B2"}
     >>> there = {"client": "c", "broker": "B2", "going": None}
     >>> _where_they_are([given, there]) == [there], _where_they_are([given]) == [given]
     (True, True)
     """
     there = {(row["client"], row["broker"]) for row in rows}
-    return [row for row in rows if (row["client"], row.get("going")) not in there]
+    return [row for row in rows if (row["client"], row["going"]) not in there]
 
 
 def _show(rows: list[Row], most: int, *, is_sought: bool) -> None:
@@ -124,7 +121,7 @@ def _show(rows: list[Row], most: int, *, is_sought: bool) -> None:
         console.print("no such client" if is_sought else "no clients")
         return
     shown = rows[:most]
-    nothing = [name for name in _COUNTS if not any(row.get(name) for row in shown)]
+    nothing = [name for name in _COUNTS if not any(row[name] for row in shown)]
     has_users = any(row["user"] for row in shown)
     counts = {key: heading for key, heading in _COUNTS.items() if key not in nothing}
     headings = ["client", *(["user"] if has_users else []), "broker", "from", *counts.values()]

@@ -24,11 +24,6 @@ from shoal.mqtt.sessions.subscribed.rows import Identifiers, Qos, SubscriptionSt
 Journey = tuple[str, int]
 # See `session.ClientSubscription.group`.
 GroupName = str
-# What this broker reads that those of earlier versions do not: Register and Several; and numbers in
-# Several, without which it does not know when another one has said which sessions it has.
-REGISTERS = "registers"
-LISTS = "lists"
-FEATURES = (REGISTERS, LISTS)
 # What is about several clients is handled in one go: a broker says 256 at once, or 100.
 MOST_AT_ONCE = 1_024
 
@@ -205,13 +200,10 @@ class Adopted(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class Declined(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """The session that was sent to `broker` is not there, and not wanted any more.
-
-    Without a name it is from a broker of an earlier version.
-    """
+    """The session that was sent to `broker` is not there, and not wanted any more."""
 
     journey: Journey
-    broker: BrokerId = ""
+    broker: BrokerId
 
 
 class Departed(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -265,10 +257,9 @@ class Welcome(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class Hello(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """This broker wants to know who is there and what is retained; `features` as in FEATURES."""
+    """This broker wants to know who is there and what is retained."""
 
     broker: BrokerId
-    features: tuple[str, ...] = ()
 
 
 class Rejoined(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -282,7 +273,6 @@ class Here(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
     broker: BrokerId
     digest: int
-    features: tuple[str, ...] = ()
 
 
 class Tell(msgspec.Struct, frozen=True, tag=True, array_like=True):

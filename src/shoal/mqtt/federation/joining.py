@@ -33,7 +33,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from shoal.model import BrokerId
 from shoal.mqtt.door.network import EVERY_BROKER, Door
 from shoal.mqtt.federation.controls import (
-    FEATURES,
     Control,
     Hello,
     Here,
@@ -158,7 +157,7 @@ class Joining:
         """To all, or to those who have not answered."""
         self._asked_us = now_us
         for broker in self._unheard(now_us) if self._is_answered else (EVERY_BROKER,):
-            self._say(broker, Hello(self._broker_id, FEATURES), now_us)
+            self._say(broker, Hello(self._broker_id), now_us)
 
     def hear(self, control: Control, now_us: int) -> None:
         """Another broker says something."""
@@ -200,7 +199,7 @@ class Joining:
                 self._ask_next(now_us)
 
     def _here(self) -> Here:
-        return Here(self._broker_id, self._retained.digest, FEATURES)
+        return Here(self._broker_id, self._retained.digest)
 
     def _tell_retained(self, broker: str, question: object) -> Iterator[int]:
         """All that is retained here, unless it asks again meanwhile: then from the beginning."""

@@ -169,7 +169,7 @@ class Membership:
             self.lose(members.broker, name)
             return
         if name not in self._groups:
-            # What another version of this software wrote may mean nothing here.
+            # What another broker says may make no sense.
             with suppress(ValueError, TopicError):
                 topics = name.split("/", 2)[-1]
                 self._groups.add(name, topics, content_of(members.where))

@@ -17,7 +17,7 @@ from shoal.ledger import Ledger, Measure
 from shoal.model import BrokerId
 from shoal.mqtt.federation.controls import GroupName
 from shoal.mqtt.memory.journal import Journal
-from shoal.mqtt.memory.journal_records import AnswerPut, ClosedPut, TookPut
+from shoal.mqtt.memory.journal_records import AnswerPut, ClosedPut
 
 # Answers that are remembered, of all brokers together; the oldest go first.
 MAX_REMEMBERED = 65_536
@@ -33,8 +33,6 @@ class Taking:
 
     def __init__(self) -> None:
         self.journal: Journal | None = None
-        # Of older versions' journals: who asked is not known.
-        self._had: dict[tuple[Key, GroupName], None] = {}
         # What was answered, oldest first.  Whoever has been told that there is nobody has chosen
         # somebody else by then: what was not taken is not taken when the question comes again.
         self._answers: OrderedDict[_Asked, bool] = OrderedDict()
@@ -51,7 +49,7 @@ class Taking:
 
     def answer(self, asking: BrokerId, key: Key, name: GroupName, *, is_any: bool) -> bool | None:
         """Whether a member has it, as was said before; None if nothing was."""
-        if key[1] < self._open_from.get(asking, 0) or (key, name) in self._had:
+        if key[1] < self._open_from.get(asking, 0):
             return True
         answers = self._answers
         if answers.get((asking, key, name, True)) or answers.get((asking, key, name, False)):
@@ -92,11 +90,9 @@ class Taking:
             self._answers.pop(heappop(numbers)[1], None)
         return is_news
 
-    def restore(self, put: TookPut | AnswerPut | ClosedPut) -> None:
+    def restore(self, put: AnswerPut | ClosedPut) -> None:
         """What was known when the broker stopped."""
         match put:
-            case TookPut(key, group):
-                self._had[key, group] = None
             case AnswerPut(asking, key, group, is_any, took):
                 self._keep((asking, key, group, is_any), took)
             case ClosedPut(asking, open_from):

@@ -173,20 +173,6 @@ class GroupPut(msgspec.Struct, frozen=True, tag=15, array_like=True, gc=False):
     where: Where
 
 
-class TookPut(msgspec.Struct, frozen=True, tag=21, array_like=True, gc=False):
-    """A member here has a group's message; earlier versions said so, until it was told."""
-
-    key: tuple[str, int]
-    group: str
-
-
-class TookEnd(msgspec.Struct, frozen=True, tag=22, array_like=True, gc=False):
-    """That broker knows it."""
-
-    key: tuple[str, int]
-    group: str
-
-
 class AnswerPut(msgspec.Struct, frozen=True, tag=23, array_like=True, gc=False):
     """What was answered to a broker: whether a member has a group's message (see `taking`)."""
 
@@ -256,8 +242,6 @@ Record = (
     | NeighbourPut
     | CamePut
     | GroupPut
-    | TookPut
-    | TookEnd
     | AnswerPut
     | ClosedPut
     | SpreadPut

@@ -92,7 +92,7 @@ class Interest(TopicMessage, frozen=True):
     """What a home wants, and wants no more; its changes have numbers that grow.
 
     `is_all`: with this the target knows all it must know of the home in this view.  `asks`: the
-    home wants to hear that it is known (`Known`).  `takes_turns`: it understands `HomeTurn`.
+    home wants to hear that it is known (`Known`).
     """
 
     home: BrokerId
@@ -102,7 +102,6 @@ class Interest(TopicMessage, frozen=True):
     removed: tuple[int, ...] = ()
     is_all: bool = False
     asks: bool = True
-    takes_turns: bool = False
 
 
 class Known(TopicMessage, frozen=True):

@@ -184,8 +184,8 @@ class Dynatops(InViews):
     # --- order over several roots -------------------------------------------------------------
 
     @property
-    def all_take_turns(self) -> bool:
-        return self.interests.all_take_turns
+    def take_turns(self) -> bool:
+        return self.interests.is_complete
 
     def say_turn(
         self, home: BrokerId, publisher: ClientId, numbers: tuple[int, ...], out: list[Effect]

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from shoal.broker.links import protocols
 from shoal.broker.messages import Carrier, Message
 from shoal.broker.strategy import ProtocolError
 from shoal.broker.wire import MAX_HOPS
@@ -178,10 +177,8 @@ class WayLost(Message, frozen=True):
 class NumbersOpen(Message, frozen=True):
     """To a gate that was told of numbers that began elsewhere: nothing lower comes any more.
 
-    None: that will be said.  A gate that does not know this word gives up sooner (`doubt_us`).
+    None: that will be said.
     """
-
-    since = protocols.CLEARED
 
     publisher: ClientId
     number: int | None
@@ -193,8 +190,6 @@ class WayClosed(Message, frozen=True):
     What was has gone back to its hosts (`order/clearing.py`); `round` comes back with the answer.
     """
 
-    since = protocols.CLEARED
-
     gate: BrokerId
     round: int
 
@@ -202,15 +197,11 @@ class WayClosed(Message, frozen=True):
 class WayOpened(Message, frozen=True):
     """To the region: the link to a gate is up again."""
 
-    since = protocols.CLEARED
-
     gate: BrokerId
 
 
 class WayCleared(Message, frozen=True):
     """To whom has closed the way: all have, and what was here of it is back with its hosts."""
-
-    since = protocols.CLEARED
 
     gate: BrokerId
     round: int

@@ -35,12 +35,11 @@ class Along(Arriving, frozen=True):
     """Publications of one publisher on their way along a tree, whose first stop is the receiver.
 
     Their numbers follow each other; `first` is that of the first of them as they were sent, from
-    which each knows its place, whichever of them come together.  None from earlier versions: they
-    come as they were sent.
+    which each knows its place, whichever of them come together.
     """
 
     stops: tuple[Stop, ...]
-    first: int | None = None
+    first: int
 
 
 MESSAGES: Vocabulary = (*OF_VIEWS, LinksSaid, Along)

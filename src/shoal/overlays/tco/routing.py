@@ -53,10 +53,8 @@ class _Line:
 
     def put(self, carrier: Along, number: int) -> None:
         """These have come, the first of those that were sent together has this number."""
-        for at, routed in enumerate(carrier.publications):
-            place = number + at
-            if carrier.first is not None:
-                place = number + routed.message_id.number - carrier.first
+        for routed in carrier.publications:
+            place = number + routed.message_id.number - carrier.first
             if place >= self.next:
                 self.early[place] = carrier, routed
 

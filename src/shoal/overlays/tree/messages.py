@@ -7,9 +7,10 @@ attempt: what belongs to an earlier one is out of date.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
-from shoal.broker.links import protocols
 from shoal.broker.messages import Message
 from shoal.broker.wire import Vocabulary
 from shoal.model import AdvertisementId, BrokerId, Subscription, SubscriptionId
@@ -113,7 +114,7 @@ class Succeeded(LeavingMessage, frozen=True):
     at_us  since when the link between the two belongs to the tree, at least; and back, exactly
     """
 
-    at_us: int = 0
+    at_us: int
 
 
 class Stayed(LeavingMessage, frozen=True):
@@ -125,11 +126,8 @@ class Stayed(LeavingMessage, frozen=True):
 class Absent(LeavingMessage, frozen=True):
     """To the last neighbour, before the link to it ends: these are away, wait for them as I did."""
 
-    since = protocols.ABSENT
-
-    brokers: tuple[BrokerId, ...]
-    # For each, in whose place the leaver waits for it (see `Around.stood_in`).
-    before: tuple[Stead, ...] = ()
+    # Each, and in whose place the leaver waits for it (see `Around.stood_in`).
+    steads: Mapping[BrokerId, Stead]
 
 
 class Abandon(LeavingMessage, frozen=True):

@@ -118,5 +118,5 @@ class Directory:
             return  # it may still need links to hand over what it has
         self.addresses.pop(where.name, None)
         if here.peers:
-            with suppress(ValueError):  # another version may write what this one cannot read
+            with suppress(ValueError):  # what another broker says may make no sense
                 self.addresses[where.name] = read_address(here.peers)

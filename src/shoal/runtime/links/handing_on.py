@@ -150,7 +150,6 @@ class Link:
             "problem": self.why_not,
             "quarantined": self.quarantine.reason,
             "away_us": away_us,
-            "protocol": session.protocol,
             "is_lasting": self.is_lasting,
             "is_full": session.is_full,
             "buffered_bytes": session.buffered_bytes,

@@ -8,7 +8,7 @@ import msgspec
 
 from shoal.broker.links.controls import Hello, Purpose
 from shoal.broker.links.outbox import LinkLimits
-from shoal.broker.links.protocols import OURS, Protocols, agreed
+from shoal.broker.links.protocol import PROTOCOL, check_protocol
 from shoal.broker.links.session import LinkSession
 from shoal.broker.links.spool import Spool
 from shoal.broker.wire import Codec, WireError
@@ -30,7 +30,7 @@ class PeerSettings(msgspec.Struct, frozen=True, kw_only=True):
     is_graceful   who comes back soon is told its tables; if not, the system sees to what one that
                   comes back must be told and sent again
     no_joiners    why no lasting link is taken up from a broker that nobody here knows, if so
-    protocols     the link protocols that it speaks
+    protocol      the link protocol that it speaks
     """
 
     network: str
@@ -43,7 +43,7 @@ class PeerSettings(msgspec.Struct, frozen=True, kw_only=True):
     open_to_all: bool = False
     is_graceful: bool = True
     no_joiners: str = ""
-    protocols: Protocols = OURS
+    protocol: int = PROTOCOL
 
     def session(
         self,
@@ -70,7 +70,7 @@ class PeerSettings(msgspec.Struct, frozen=True, kw_only=True):
             spool=spool,
             numbers=numbers,
             opened_us=opened_us,
-            protocols=self.protocols,
+            protocol=self.protocol,
         )
 
 
@@ -79,7 +79,7 @@ def check_peer(
 ) -> None:
     """WireError unless the other end is another broker of this network, as far as is known.
 
-    With TLS it must have proved its name; and there must be a protocol that both speak.
+    With TLS it must have proved its name; and it must speak the same link protocol.
     """
     if hello.network != settings.network:
         raise WireError(f"this is network {settings.network!r}, not {hello.network!r}")
@@ -87,4 +87,4 @@ def check_peer(
         raise WireError(f"{broker} has no link to broker {hello.broker!r}")
     if settings.tls is not None and hello.broker not in connection.certified_names():
         raise WireError(f"the certificate is not made out to {hello.broker!r}")
-    agreed(broker, settings.protocols, hello.broker, hello.protocols)
+    check_protocol(broker, settings.protocol, hello.broker, hello.protocol)

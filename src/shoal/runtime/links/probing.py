@@ -91,5 +91,4 @@ class Probes:
 def probe(broker: BrokerId, settings: PeerSettings, purpose: Purpose = Purpose.PROBE) -> Hello:
     """The question, and the answer."""
     name = (settings.incarnation, 0)
-    protocols = settings.protocols
-    return Hello(settings.network, broker, name, None, 0, purpose, protocols=protocols)
+    return Hello(settings.protocol, settings.network, broker, name, None, 0, purpose)

@@ -39,7 +39,7 @@ _FORMAT = 1
 
 
 class _Contents(msgspec.Struct):
-    format: int = _FORMAT
+    format: int
     links: dict[BrokerId, LinkRow] = msgspec.field(default_factory=dict)
     ended: dict[BrokerId, int] = msgspec.field(default_factory=dict)
     brokers: dict[BrokerId, Whereabouts] = msgspec.field(default_factory=dict)
@@ -58,7 +58,7 @@ class Overlay:
         """JournalError when the file is there and cannot be read."""
         self._path = None if folder is None else folder / FILE
         self._is_failing = False
-        self._contents = _Contents()
+        self._contents = _Contents(_FORMAT)
         if self._path is not None and self._path.exists():
             try:
                 self._contents = msgspec.json.decode(self._path.read_bytes(), type=_Contents)

@@ -117,8 +117,10 @@ class SpoolFiles:
                     if not is_torn(data, position):
                         raise ValueError("no batch")
                     break
-                if position or _format_of(batch) is None:
+                if position:
                     records += _read_records(batch)
+                elif _format_of(batch) != _FORMAT:
+                    raise ValueError("no heading")
                 position += HEAD_BYTES + len(batch)
         except (OSError, ValueError, msgspec.MsgspecError) as error:
             self._keep_aside(path, position, error)
@@ -189,7 +191,7 @@ class SpoolFiles:
 
 
 def _format_of(batch: bytes | None) -> str | None:
-    """What a segment's first batch says of its format; the first ones that there were do not."""
+    """What a segment's first batch says of its format; None if it is torn, or is no heading."""
     try:
         return _read_heading(batch or b"")
     except msgspec.MsgspecError:

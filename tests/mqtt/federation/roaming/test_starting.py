@@ -14,7 +14,6 @@ from shoal.mqtt.access import Admission
 from shoal.mqtt.broker_clients import BrokerClients
 from shoal.mqtt.codec.packets import Connect
 from shoal.mqtt.codec.reason_codes import ReasonCode
-from shoal.mqtt.federation import joining
 from shoal.mqtt.federation.controls import Entered, Several
 from shoal.mqtt.federation.roaming.starting import MOST_AT_ONCE, START_US, Starting
 from shoal.mqtt.federation.roaming.whereabouts import telling
@@ -259,19 +258,6 @@ def test_parts_may_come_in_any_order(network: Network, monkeypatch: pytest.Monke
     network.is_slow = False
     network.after(1)
     assert starting.unheard(network["B3"].now_us) == []
-
-
-def test_an_earlier_version_is_taken_at_its_first_word(
-    network: Network, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    network["B1"].connect("c", **KEPT)
-    start(network, "B3")
-    client, newcomer = answers(network, "B3"), answers(network, "B3", "new")
-    monkeypatch.setattr(joining, "FEATURES", ("registers",))
-    network.is_slow = False
-    network.after(1)
-    assert newcomer.take()[0].reason_code is ReasonCode.SUCCESS
-    assert client.take() != []
 
 
 def test_who_leaves_the_network_is_not_waited_for(network: Network) -> None:

@@ -11,8 +11,7 @@ from shoal.mqtt.broker_clients import BrokerClients
 from shoal.mqtt.codec.packets import Connect
 from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.door.network import EVERY_BROKER
-from shoal.mqtt.federation import joining
-from shoal.mqtt.federation.controls import FEATURES, Control, Entered
+from shoal.mqtt.federation.controls import Control, Entered
 from shoal.mqtt.federation.roaming.roaming import Roaming
 from shoal.mqtt.federation.roaming.whereabouts.registering import registrars
 from shoal.mqtt.federation.roaming.whereabouts.telling import MOST_MET, Telling
@@ -80,7 +79,7 @@ def test_brokers_without_end_are_not_remembered() -> None:
         "B1", Timers(), lambda to, control, _: told.append((to, control)), lambda *_: None
     )
     for number in range(MOST_MET + 100):
-        telling.met(f"C{number}", FEATURES)
+        telling.met(f"C{number}")
     telling.entered(Entered("c", "B1", 1, is_kept=False, asked=None, began_us=1), 1, is_known=False)
     assert len(telling) == MOST_MET
     [(one, _), (other, _)] = told
@@ -88,10 +87,9 @@ def test_brokers_without_end_are_not_remembered() -> None:
     for number in range(MOST_MET + 100):
         telling.left(f"C{number}")
     assert len(telling) == 0
-    assert not telling._lists
 
 
-def test_all_read_what_is_said_to_registrars_or_all_are_told() -> None:
+def test_all_are_told_while_no_broker_is_known() -> None:
     told: list[str] = []
     telling = Telling("B1", Timers(), lambda to, control, _: told.append(to), lambda *_: None)
     numbers = count()
@@ -104,17 +102,13 @@ def test_all_read_what_is_said_to_registrars_or_all_are_told() -> None:
         return set(told)
 
     assert heard_by() == {EVERY_BROKER}  # nobody is known
-    telling.met("B2", FEATURES)
-    telling.met("B3", FEATURES)
+    telling.met("B2")
+    telling.met("B3")
     assert EVERY_BROKER not in heard_by()
-    telling.met("B3", ())
-    telling.met("B3", ())
-    assert heard_by() == {EVERY_BROKER}
-    telling.met("B3", FEATURES)
-    assert EVERY_BROKER not in heard_by()
-    telling.met("B3", ())
     telling.left("B3")
     assert EVERY_BROKER not in heard_by()
+    telling.left("B2")
+    assert heard_by() == {EVERY_BROKER}
 
 
 def test_only_registrars_hear_of_a_session_that_is_not_kept(network: Network) -> None:
@@ -171,7 +165,7 @@ def test_a_broker_joins_and_leaves(network: Network) -> None:
     clients = {name: strangers["B1"].connect(name) for name in names}
     for broker in NAMES[:-1]:
         side = roaming(strangers, broker)
-        side.telling.met("B6", ("registers",))
+        side.telling.met("B6")
         side.tell_clients("B6", strangers[broker].now_us)
         strangers[broker].carry_out(strangers[broker].clients.take_effects())
     joined = {name for name in names if "B6" in registrars(name, NAMES)}
@@ -194,7 +188,7 @@ def test_who_knows_other_brokers_finds_the_client_all_the_same(network: Network)
         name = f"c{number}"
         first = network["B1"].connect(name)
         side = roaming(network, "B2")
-        side.telling.met("B0", ("registers",))
+        side.telling.met("B0")
         network["B2"].connect(name)
         assert first.closed
         side.telling.left("B0")
@@ -298,27 +292,6 @@ def test_what_was_gathered_is_said_before_anybody_can_miss_it(network: Network, 
         network["B2"].connect("d", **KEPT)
         network["B1"].connect("d", **KEPT)
     assert roaming(network, "B6").homes.get("b") == "B1"
-
-
-def test_brokers_of_before_are_told_one_by_one(
-    network: Network, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They read neither Register nor Several: as long as one is there, all hear of all."""
-    network["B2"].connect("before")
-    monkeypatch.setattr(joining, "FEATURES", ())
-    restart(network, "B3")
-    monkeypatch.undo()
-    assert roaming(network, "B3")._entered["before"][1] == "B2"
-    for number in range(3):
-        network["B1"].connect(f"c{number}", **KEPT)
-        assert roaming(network, "B3").homes.get(f"c{number}") == "B1"
-    first = network["B5"].connect("c")
-    assert places(network, "c") == set(NAMES)
-    network["B3"].connect("c")
-    assert first.closed
-    restart(network, "B3")
-    network["B1"].connect("d")
-    assert places(network, "d") == {"B1", *registrars("d", NAMES)}
 
 
 @pytest.mark.parametrize("terms", [{}, KEPT], ids=["not kept", "kept"])

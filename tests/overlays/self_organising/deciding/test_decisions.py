@@ -124,16 +124,6 @@ def test_where_costs_are_counted_they_are_those_of_the_notifications() -> None:
         assert (row.cost_now, row.cost_then) == (60, 40)
 
 
-def test_beside_brokers_that_do_not_count_costs_are_estimated() -> None:
-    """As brokers of an earlier version: what they pass on has no trails."""
-    here = stage(consensus=Consensus.COUNTED)
-    here.now_us += COUNTED_US
-    traffic(here, "B2", ("B3",), 10)
-    here.brokers["B1"].strategy.decisions._trails = None  # type: ignore[attr-defined]
-    rows = interval(here)
-    assert [(row.cost_now, row.cost_then) for row in rows] == [(120, 80)] * 2
-
-
 def test_who_only_forwards_counts_as_interested_by_what_passes() -> None:
     """So B1 is not spared what it is in the way of: the price of knowing what links carry."""
     here = stage(interest=Interest.PASSING)

@@ -53,7 +53,7 @@ def test_another_knows_what_the_first_has_forgotten() -> None:
     last = AgreedLast()
     last.hear("B1", Forgotten(KEY))
     assert last.is_linked is None
-    last.hear("B2", Verdict(KEY, EXCHANGE, is_done=True, at_us=5))
+    last.hear("B2", Verdict(KEY, EXCHANGE, is_done=True, at_us=5, latest_us=3))
     assert last.is_linked
 
 

@@ -124,7 +124,7 @@ def test_two_exchanges_on_one_broker_exclude_each_other() -> None:
     assert refused == Refused(reason)
     assert isinstance(exchanged, Exchanged)
     verdict = network.strategy("B2").overlay._ring.verdicts.known[key]
-    assert verdict == Verdict(key, other, is_done=False, at_us=0, reason=reason)
+    assert verdict == Verdict(key, other, is_done=False, at_us=0, latest_us=0, reason=reason)
 
 
 def test_a_link_that_does_not_come_up_is_given_up() -> None:

@@ -57,11 +57,7 @@ def summary(statuses: Statuses) -> str:
 
 def footnotes(statuses: Statuses) -> Iterator[str]:
     """What is good to know where nothing is wrong, a line each."""
-    free = {
-        name: row["free_bytes"]
-        for name, row in _journals(statuses).items()
-        if "free_bytes" in row  # brokers of an earlier version do not say
-    }
+    free = {name: row["free_bytes"] for name, row in _journals(statuses).items()}
     if free:
         least = min(free, key=lambda name: free[name])
         yield f"free on their disks: {decimal(free[least])} at least ({least})"
@@ -134,8 +130,7 @@ def moved(statuses: Statuses) -> Table:
 
 def _about(found: Mapping[str, Any], records: Mapping[str, type]) -> Iterator[tuple[str, str]]:
     """What a broker says of itself, by a heading."""
-    if "version" in found:
-        yield "version", f"{found['version']}, process {found.get('pid', '?')}"
+    yield "version", f"{found['version']}, process {found['pid']}"
     if listening := found.get("listening"):
         yield "listens", ", ".join(f"{key} {where}" for key, where in listening.items())
     if found["links"]:

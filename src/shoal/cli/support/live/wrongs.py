@@ -19,11 +19,11 @@ def wrongs(statuses: Statuses) -> Iterator[str]:
 
 def link_words(link: Mapping[str, Any]) -> str:
     """A link in a few words."""
-    away_us = link.get("away_us", 0)  # brokers of an earlier version do not say
+    away_us = link["away_us"]
     words = [] if link["state"] == "up" else [link["state"]]
     if words and away_us:
         words = [f"{link['state']} for {duration(away_us / 1e6)}"]
-        if not link.get("connections", 1):  # a broker that has started since knows no more
+        if not link["connections"]:  # a broker that has started since knows no more
             words = [f"away for {duration(away_us / 1e6)} or longer"]
     if quarantined := link.get("quarantined"):
         words.append(f"in quarantine: {escape(quarantined)}")
@@ -58,8 +58,7 @@ def _silent(statuses: Statuses) -> Iterator[str]:
 def _waiting(statuses: Statuses) -> Iterator[str]:
     """What those lack that are not ready, and how far those are that leave."""
     for name, found in statuses.items():
-        # A broker of an earlier version says no more than that it is not ready.
-        if found is not None and (missing := found.get("missing")):
+        if found is not None and (missing := found["missing"]):
             yield f"[yellow]{name} waits for: {escape('; '.join(missing))}[/yellow]"
         leaving = found["leaving"] if found is not None else {}
         if leaving.get("stage"):
@@ -88,7 +87,7 @@ def _links(statuses: Statuses) -> Iterator[str]:
 def _raised(statuses: Statuses) -> Iterator[str]:
     """Whose code has raised what nothing caught."""
     for name, found in statuses.items():
-        raised = (found or {}).get("exceptions", {})  # brokers of earlier versions say nothing
+        raised = found["exceptions"] if found is not None else {}
         if count := raised.get("count"):
             times = "an exception" if count == 1 else f"{count:,} exceptions, the last"
             last = escape(raised["last"])
@@ -131,7 +130,7 @@ def _versions(statuses: Statuses) -> Iterator[str]:
     found: dict[str, list[str]] = {}
     for name, each in statuses.items():
         if each is not None:
-            found.setdefault(each.get("version", "an earlier one"), []).append(name)
+            found.setdefault(each["version"], []).append(name)
     if len(found) > 1:
         words = "; ".join(f"{version}: {', '.join(names)}" for version, names in found.items())
         yield f"[yellow]versions: {words}[/yellow]"

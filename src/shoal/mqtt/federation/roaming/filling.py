@@ -88,7 +88,7 @@ class Filling:
             if not permissions.may_subscribe(subscription.wanted_topics):
                 return FILTER_WORK
             self._subscriptions.add(subscription)
-        except ValueError as error:  # of another version of this software
+        except ValueError as error:  # what another broker says may make no sense
             problem = f"subscription {row.text!r} of {session.client_id!r}: {error}"
             self._problems.append(problem)
             return FILTER_WORK

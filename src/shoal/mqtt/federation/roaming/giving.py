@@ -312,7 +312,7 @@ class Giving:
                 self._sessions.drop(move.session)
                 self._gone(move.session, where, now_us)
             case Declined(_, broker):
-                if broker not in ("", move.target[0]):
+                if broker != move.target[0]:
                     return  # of another that had asked in the same microsecond
                 question = move.question
                 self.withdraw(client_id)

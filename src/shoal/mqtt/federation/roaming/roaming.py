@@ -256,10 +256,8 @@ class Roaming:
 
     def met(self, control: Hello | Here, now_us: int) -> None:
         """A broker says that it is there; with Hello, that it begins."""
-        self.telling.met(control.broker, control.features)
+        self.telling.met(control.broker)
         self.takeovers.heard_of(control.broker)
-        if isinstance(control, Here):
-            self.starting.met(control, now_us)
         if isinstance(control, Hello):
             self.registry.forget(control.broker)
 

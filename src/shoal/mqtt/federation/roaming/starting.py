@@ -29,7 +29,7 @@ from shoal.mqtt.access import Admission
 from shoal.mqtt.codec.packets import Connect
 from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.door.network import EVERY_BROKER
-from shoal.mqtt.federation.controls import LISTS, Control, Here, Several, Sought
+from shoal.mqtt.federation.controls import Control, Several, Sought
 from shoal.mqtt.federation.roaming.fetching import close_for_another, latest_word_us
 from shoal.mqtt.limits import MICROSECONDS
 from shoal.mqtt.sessions.delivering.outgoing import ClientConnection
@@ -131,11 +131,6 @@ class Starting:
             del self._waiting[client_id]
             self._ready.pop(client_id, None)
             close_for_another(waiting.connection, now_us)
-
-    def met(self, control: Here, now_us: int) -> None:
-        """A broker is there; one of an earlier version does not say when it has said all."""
-        if LISTS not in control.features:
-            self._has_said_all(control.broker, now_us)
 
     def hear(self, control: Several, now_us: int) -> None:
         """A broker has said which sessions it has, or some of them."""

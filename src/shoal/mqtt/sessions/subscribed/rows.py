@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
 from shoal.broker.wire import read_filter
-from shoal.language import parse
 from shoal.model import EVERYTHING, Expression, Filter
 from shoal.mqtt.codec.fields import MAX_VARIABLE
 from shoal.mqtt.sessions.session import ClientSubscription, Session
 
 Qos = Annotated[int, msgspec.Meta(ge=0, le=2)]
 Identifiers = tuple[Annotated[int, msgspec.Meta(ge=1, le=MAX_VARIABLE)], ...]
-# A content filter as `where_of` writes it, or in SQL.
-Where = Expression | str
+# A content filter as `where_of` writes it: as an expression, since what was granted must come back,
+# and SQL has limits.
+Where = Expression | Literal[""]
 
 
 class SubscriptionState(msgspec.Struct, frozen=True, array_like=True):
-    """One subscription; `where` is its content filter, empty if it asks for none.
-
-    It is written as an expression, since what was granted must come back, and SQL has limits.  As
-    SQL it is read: journals had it so.
-    """
+    """One subscription; `where` is its content filter, empty if it asks for none."""
 
     text: str
     topic_filter: str
@@ -68,6 +64,4 @@ def where_of(content: Filter) -> Where:
 
 def content_of(where: Where) -> Filter:
     """A content filter, made anew; ValueError if it cannot be."""
-    if not isinstance(where, str):
-        return read_filter(where)
-    return parse(where) if where else EVERYTHING
+    return EVERYTHING if where == "" else read_filter(where)

@@ -71,7 +71,6 @@ class Interests:
         self.rows: dict[tuple[BrokerId, int], Filter] = {}
         self._index = MatchIndex()
         self._heard: set[BrokerId] = set()
-        self._takes_turns: set[BrokerId] = set()
 
     def __len__(self) -> int:
         """How many different filters local clients have."""
@@ -87,11 +86,6 @@ class Interests:
         """Whether all have said what they want."""
         view = self._membership.view
         return view is not None and len(self._heard) >= len(view.members) - 1
-
-    @property
-    def all_take_turns(self) -> bool:
-        """Whether all understand `HomeTurn`: brokers of an earlier version do not."""
-        return self.is_complete and len(self._takes_turns) == len(self._heard)
 
     def homes(self, attributes: Attributes) -> list[BrokerId]:
         """Who wants this publication, by name."""
@@ -186,7 +180,6 @@ class Interests:
         others = self._membership.others
         self._awaited.clear()
         self._heard.clear()
-        self._takes_turns.clear()
         self.rows.clear()
         self._index = MatchIndex()
         everywhere: list[Row] = []
@@ -224,7 +217,7 @@ class Interests:
         view = self._membership.view
         assert view is not None
         asks = is_all and any(self._awaited.values())
-        said = Interest(view.age, self._broker, targets, self._number, rows, (), is_all, asks, True)
+        said = Interest(view.age, self._broker, targets, self._number, rows, (), is_all, asks)
         self._spread(said, targets, out)
 
     # --- what homes say -----------------------------------------------------------------------
@@ -234,8 +227,6 @@ class Interests:
         self._take(message.home, message.added, message.removed)
         if message.is_all:
             self._heard.add(message.home)
-            if message.takes_turns:
-                self._takes_turns.add(message.home)
         if not message.asks:
             return None
         return Known(message.age, message.home, self._broker, message.number)

@@ -86,8 +86,8 @@ class TakesTurns(Protocol):
     """How homes let publications wait for their turn."""
 
     @property
-    def all_take_turns(self) -> bool:
-        """Whether all homes can."""
+    def take_turns(self) -> bool:
+        """Whether all homes are known."""
 
     def say_turn(
         self, home: BrokerId, publisher: ClientId, numbers: tuple[int, ...], out: list[Effect]
@@ -253,7 +253,7 @@ class Outbox:
 
     def _goes_in_turn(self, line: _Line) -> bool:
         """Whether those that wait go over several roots, and their homes can let them wait."""
-        if self._homes is None or not self._homes.all_take_turns:
+        if self._homes is None or not self._homes.take_turns:
             return False
         return len({self._root_of(each.key) for each in islice(line.waiting, WINDOW)}) > 1
 

@@ -115,7 +115,6 @@ def _for(message: Interest, targets: tuple[BrokerId, ...]) -> Interest:
         message.removed,
         message.is_all,
         message.asks,
-        message.takes_turns,
     )
 
 

@@ -147,7 +147,7 @@ class Roster:
 
     @property
     def knows_founders(self) -> bool:
-        """Whether it knows who was there from the beginning: earlier versions did not remember."""
+        """Whether it knows who was there from the beginning."""
         return any(place.since == 0 and place.position for place in self.places.values())
 
     def changed(self, broker: BrokerId, now_us: int, stay: Stay) -> Place:

@@ -36,7 +36,7 @@ class LateVerdicts:
         `was_kept`: that is what this broker knows.  Else it may have done its part, and forgotten
         that; unless it is an end of the new link, which it has done nothing about since.
         """
-        standing, latest_us = self._memory.standing, _latest_us(verdict) + 1  # as it was kept
+        standing, latest_us = self._memory.standing, verdict.latest_us + 1  # as it was kept
         if ring.opens_link:
             new = standing(ring.opposite)
             if new.is_in or new.since_us > latest_us:
@@ -84,13 +84,8 @@ class LateVerdicts:
         standing = self._memory.standing(neighbour)
         if done is None or standing.is_in != is_in:
             return False
-        return _latest_us(done) < standing.since_us <= max(done.at_us, void.at_us - 1)
+        return done.latest_us < standing.since_us <= max(done.at_us, void.at_us - 1)
 
 
 def _has_gone(standing: Standing) -> bool:
     return not standing.is_in and standing.since_us > 0
-
-
-def _latest_us(verdict: Verdict) -> int:
-    """As the verdict says; one of an earlier version was decided at least so much later."""
-    return verdict.at_us - 2 if verdict.latest_us is None else verdict.latest_us

@@ -212,7 +212,9 @@ class QuietRing(Steps):
         if halt.key in self.verdicts.known:
             self.verdicts.tell(neighbour, halt.key, out)
         elif reason := self.busy or self._host.obstacle(ring):
-            verdict = Verdict(halt.key, halt.exchange, is_done=False, at_us=0, reason=reason)
+            verdict = Verdict(
+                halt.key, halt.exchange, is_done=False, at_us=0, latest_us=0, reason=reason
+            )
             self.verdicts.remember(verdict)
             out.append(Send(neighbour, verdict))
         else:

@@ -51,10 +51,11 @@ class Drained(RingMessage, frozen=True):
 class Verdict(RingMessage, frozen=True):
     """What became of an exchange; of two verdicts that it is done holds, unless one is void.
 
-    at_us      when it was decided; 0 when that could be nothing else, as not all had agreed
-    reason     why all is as it was
+    at_us      when it was decided; 0 when that could be nothing else, as not all had agreed, and
+               `latest_us` as well
     latest_us  when its ends of the links that change last came or went before, as far as who
                decided knows; who decides that it is done knows of all
+    reason     why all is as it was
     is_void    it was done, and is to be undone: others took it for given up, and links of the cycle
                have changed since
     """
@@ -63,8 +64,8 @@ class Verdict(RingMessage, frozen=True):
     exchange: LinkExchange
     is_done: bool
     at_us: int
+    latest_us: int
     reason: str = ""
-    latest_us: int | None = None
     is_void: bool = False
 
 

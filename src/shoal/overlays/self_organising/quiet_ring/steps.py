@@ -159,13 +159,15 @@ class Steps:
         assert ring is not None
         # Later than all that it changes; and what is so later than what was only supposed.
         at_us = max(now_us, self._latest_us + 2) if is_done else self._latest_us + 1
-        verdict = Verdict(self._key, ring.exchange, is_done, at_us, reason, self._latest_us)
+        verdict = Verdict(self._key, ring.exchange, is_done, at_us, self._latest_us, reason)
         self._step(Event.DONE if is_done else Event.KEPT, None, verdict, now_us, out)
 
     def _refuse(self, reason: str, now_us: int, out: list[Effect]) -> None:
         """Not all have agreed, so that nothing can have been decided."""
         assert self._ring is not None
-        verdict = Verdict(self._key, self._ring.exchange, is_done=False, at_us=0, reason=reason)
+        verdict = Verdict(
+            self._key, self._ring.exchange, is_done=False, at_us=0, latest_us=0, reason=reason
+        )
         self._step(Event.KEPT, None, verdict, now_us, out)
 
     def _turn_over(

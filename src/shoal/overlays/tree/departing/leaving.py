@@ -288,8 +288,8 @@ class Leaver:
         self.state = State.ENDING
         self._awaited, self._told = set(neighbours), tuple(self._away)
         if neighbours and self._told:
-            before = tuple(map(succession.around.stood_in, self._told))
-            out.append(Send(neighbours[0], Absent(self._attempt, self._told, before)))
+            steads = {each: succession.around.stood_in(each) for each in self._told}
+            out.append(Send(neighbours[0], Absent(self._attempt, steads)))
         succession.around.parting(neighbours, now_us, out)
         out.extend(EndLink(each) for each in neighbours)
         self._finish(out)

@@ -29,7 +29,6 @@ timers, wait until it goes on.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import zip_longest
 from typing import Protocol
 
 from shoal.broker.effects import (
@@ -190,15 +189,13 @@ class Succession:
             return
         if type(message) is Succeeded and self._propagation.has_link(neighbour):
             out.append(OpenLink(neighbour, is_lasting=True))
-            self.around.settled(neighbour, message.at_us or now_us, is_in=True)
+            self.around.settled(neighbour, message.at_us, is_in=True)
             return
         if isinstance(message, Stayed):
             self._lose(message.brokers, now_us, out)
             return
         if isinstance(message, Absent):
-            # A leaver of an earlier version does not say in whose place.
-            steads = zip_longest(message.brokers, message.before, fillvalue=())
-            self._absent[neighbour] = dict(steads)  # type: ignore[arg-type]
+            self._absent[neighbour] = dict(message.steads)
             return
         if role is None or message.attempt != role.attempt:
             return

@@ -9,8 +9,7 @@ For a session that ends with its connection there is less to lose: nobody waits 
 and it has only to end when its client is let in there.  So only its client's registrars are told,
 and pass it on to the broker where the client was (see `registering`).
 
-What only newer brokers read is said when all that this one has met can read it; until then each
-word goes to all by itself.
+A broker that has met no other does not know the registrars: it tells all.
 
 | hears or sees | says |
 | --- | --- |
@@ -32,8 +31,6 @@ import msgspec
 from shoal.model import BrokerId
 from shoal.mqtt.door.network import EVERY_BROKER
 from shoal.mqtt.federation.controls import (
-    LISTS,
-    REGISTERS,
     Control,
     Ended,
     Entered,
@@ -87,11 +84,8 @@ class Telling:
         self._timers = timers
         self._say = say
         self._register = register
-        # The other brokers, and whether each reads what is said to registrars.
-        self._met: dict[BrokerId, bool] = {}
-        self._not_reading = 0
-        # Those that read which part of all it is.
-        self._lists: set[BrokerId] = set()
+        # The other brokers.
+        self._met: dict[BrokerId, None] = {}
         self._told: dict[str, Told] = {}
         self._gathered: list[Entered | Ended] = []
         # Whose sessions others must hear of before they connect there.
@@ -100,20 +94,14 @@ class Telling:
 
     # --- which brokers there are --------------------------------------------------------------
 
-    def met(self, broker: BrokerId, features: Iterable[str]) -> None:
+    def met(self, broker: BrokerId) -> None:
         """A broker says that it is there."""
-        if broker not in self._met and len(self._met) >= MOST_MET:
-            return  # no network has as many
-        self.left(broker)
-        self._met[broker] = REGISTERS in features
-        self._not_reading += REGISTERS not in features
-        if LISTS in features:
-            self._lists.add(broker)
+        if len(self._met) < MOST_MET:  # no network has as many
+            self._met[broker] = None
 
     def left(self, broker: BrokerId) -> None:
         """A broker has left for good."""
-        self._not_reading -= not self._met.pop(broker, True)
-        self._lists.discard(broker)
+        self._met.pop(broker, None)
 
     def __len__(self) -> int:
         """How many other brokers it knows."""
@@ -134,10 +122,6 @@ class Telling:
                         self._tell_registrar(registrar, control, now_us)
                         work += 1
         return work + MOST_AS_ONE // LISTED_PER_WORK
-
-    @property
-    def _all_read(self) -> bool:
-        return bool(self._met) and not self._not_reading
 
     def registrars(self, client_id: str) -> tuple[BrokerId, ...]:
         """The brokers that know where a client is whose session ends with its connection.
@@ -173,7 +157,7 @@ class Telling:
             is_known = is_known or not told.registrars
         elif control.began_us != control.at_us:
             is_known = True  # it has come from there
-        if control.is_kept or is_known or not self._all_read:
+        if control.is_kept or is_known or not self._met:
             self.tell_all(control, now_us)
         else:
             told = self._told[control.client_id] = Told(control, self.registrars(control.client_id))
@@ -231,7 +215,7 @@ class Telling:
         work, for_all = 1 + len(own) // LISTED_PER_WORK, []
         for control in own:
             told = self._told.get(control.client_id)
-            if told is None or not told.registrars or not self._reads(to):
+            if told is None or not told.registrars:
                 for_all.append(control)
             elif to == EVERY_BROKER:
                 for registrar in told.registrars:
@@ -240,14 +224,11 @@ class Telling:
             elif self._has_become_registrar(to, control.client_id, told, now_us):
                 self._tell_registrar(to, control, now_us)
                 work += 1
-        if to in self._lists:
+        if to == EVERY_BROKER:
+            self._say_to_all(for_all, now_us)
+        else:
             self._say(to, Several(tuple(for_all), self._broker_id, number, parts), now_us)
-            return work
-        self._say_several(to, for_all, now_us)
-        return work if self._reads(to) else work + len(for_all)
-
-    def _reads(self, to: str) -> bool:
-        return self._all_read if to == EVERY_BROKER else self._met.get(to, False)
+        return work
 
     def _has_become_registrar(self, broker: str, client_id: str, told: Told, now_us: int) -> bool:
         if broker in told.registrars:
@@ -272,7 +253,7 @@ class Telling:
     def _say_all(self, control: Entered | Ended, now_us: int) -> None:
         self._gathered.append(control)
         is_young = now_us - self._said_us < GATHER_US
-        if is_young and self._all_read and len(self._gathered) < MOST_AS_ONE:
+        if is_young and len(self._gathered) < MOST_AS_ONE:
             self._timers.set((TELLING_TIMER, ()), self._said_us + GATHER_US)
         else:
             self.flush(now_us)
@@ -284,10 +265,9 @@ class Telling:
             self._timers.cancel((TELLING_TIMER, ()))
             gathered, self._gathered = self._gathered, []
             self._waiting.clear()
-            self._say_several(EVERY_BROKER, gathered, now_us)
+            self._say_to_all(gathered, now_us)
 
-    def _say_several(self, to: str, controls: Sequence[Entered | Ended], now_us: int) -> None:
-        most = MOST_AS_ONE if self._reads(to) else 1
-        for start in range(0, len(controls), most):
-            part = tuple(controls[start : start + most])
-            self._say(to, Several(part) if len(part) > 1 else part[0], now_us)
+    def _say_to_all(self, controls: Sequence[Entered | Ended], now_us: int) -> None:
+        for start in range(0, len(controls), MOST_AS_ONE):
+            part = tuple(controls[start : start + MOST_AS_ONE])
+            self._say(EVERY_BROKER, Several(part) if len(part) > 1 else part[0], now_us)

@@ -1,0 +1,114 @@
+"""What goes over a link: one protocol at both ends, in frames of a bounded length."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import ClassVar
+
+import pytest
+
+from shoal.broker.custody import Custody
+from shoal.broker.links.controls import CONTROLS
+from shoal.broker.links.outbox import LinkLimits
+from shoal.broker.links.protocol import PROTOCOL, check_protocol
+from shoal.broker.links.session import LinkSession
+from shoal.broker.messages import (
+    MOST_CARRIED,
+    MOST_TOGETHER,
+    Message,
+    PublicationBatch,
+    RoutedPublication,
+    Together,
+    Unsubscribe,
+)
+from shoal.broker.wire import COMMON, Codec, WireError
+from shoal.model import MessageId, Publication
+
+
+class Word(Message, frozen=True):
+    """What somebody waits for, and what is no publication."""
+
+    text: str
+    introduces: ClassVar[bool] = True
+    joins: ClassVar[bool] = True
+    is_awaited: ClassVar[bool] = True
+
+
+CODEC = Codec((*COMMON, *CONTROLS, Word))
+
+
+def ends(limits: LinkLimits | None = None) -> tuple[LinkSession, LinkSession]:
+    """The two ends of a link, connected."""
+    one = LinkSession("n", "A", "B", 1, CODEC, limits)
+    other = LinkSession("n", "B", "A", 1, CODEC, limits)
+    said, answer = one.hello(), other.hello()
+    one.connected(answer, 0)
+    other.connected(said, 0)
+    return one, other
+
+
+def came(one: LinkSession, other: LinkSession) -> list[Message]:
+    other.receive(one.to_write(), 1)
+    return other.take()
+
+
+def test_an_end_that_speaks_another_protocol_is_refused() -> None:
+    check_protocol("A", PROTOCOL, "B", PROTOCOL)
+    with pytest.raises(WireError, match="B speaks link protocol 2, A speaks 1: start both with"):
+        check_protocol("A", PROTOCOL, "B", PROTOCOL + 1)
+
+
+def test_what_is_said_together_goes_as_one() -> None:
+    one, other = ends()
+    both = Together((Unsubscribe("s"), Unsubscribe("t")))
+    one.send(both)
+    assert came(one, other) == [both]
+
+
+def test_what_is_too_long_together_goes_one_by_one() -> None:
+    # A link with bounds as narrow as they can be takes no frame of more than 16 MiB.
+    one, other = ends(LinkLimits(limit_bytes=2**20))
+    long = tuple(Unsubscribe(name * 9 * 2**20) for name in "st")
+    one.send(Together(long))
+    assert came(one, other) == [long[0]]
+    one.receive(other.to_write(), 1)
+    assert came(one, other) == [long[1]]
+
+
+def test_more_than_is_read_in_one_go_goes_in_parts() -> None:
+    one, other = ends()
+    publication = Publication(publisher="P", sequence=1, published_us=1, attributes={})
+    routed = RoutedPublication(publication, MessageId("B", "P", 1))
+    one.send(PublicationBatch((routed,) * (MOST_CARRIED + 2), hops=1))
+    assert came(one, other) == [PublicationBatch((routed,) * (MOST_CARRIED // 2 + 1), hops=1)] * 2
+    one.send(Together((Unsubscribe("s"),) * (MOST_TOGETHER + 1)))
+    assert came(one, other) == [Unsubscribe("s")] * (MOST_TOGETHER + 1)
+
+
+def test_what_is_awaited_is_settled_once_the_other_end_says_so() -> None:
+    one, other = ends()
+    settled: list[bool] = []
+    custody = Custody(partial(settled.append, True))
+    one.send(Together((Word("w"), Unsubscribe("s"))), custody)
+    custody.settle()
+    came(one, other)
+    one.receive(other.to_write(), 2)
+    assert settled == []
+    other.settle(other.owe(0, 0))
+    one.receive(other.to_write(), 3)
+    assert settled == [True]
+
+
+def test_what_is_awaited_is_not_said_again_over_another_link() -> None:
+    """Tables are said anew there; whoever waits need not wait for what is gone with a link."""
+    one, other = ends()
+    settled: list[bool] = []
+    custody = Custody(partial(settled.append, True))
+    one.send(Word("w"), custody)
+    custody.settle()
+    came(one, other)
+    assert settled == []
+    assert one.recall(None, moves=False) == []
+    one.give_up()
+    assert one.returned() == []
+    assert settled == [True]
