@@ -166,6 +166,10 @@ class Leave(msgspec.Struct, frozen=True):
     """
 
 
+class Stay(msgspec.Struct, frozen=True):
+    """The broker takes its leave back; `Answered` answers, at once."""
+
+
 class Order(msgspec.Struct, frozen=True):
     """An operator orders what only the system knows how to do; `Answered` answers, at once."""
 
@@ -186,6 +190,7 @@ Input = (
     | Departed
     | Dead
     | Leave
+    | Stay
     | Order
 )
 
@@ -368,7 +373,7 @@ class Stays(msgspec.Struct, frozen=True):
 
 
 class Answered(msgspec.Struct, frozen=True):
-    """An order is followed, or why it is not."""
+    """An order is followed, or a leave is taken back; or why that cannot be."""
 
     problem: str = ""
 

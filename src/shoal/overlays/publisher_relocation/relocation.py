@@ -197,15 +197,15 @@ class Relocation(AroundTree):
     ) -> None:
         self.tree.declare_dead(broker, others, now_us, out)
 
+    def leave(self, now_us: int, out: list[Effect]) -> None:
+        self.tree.leave(now_us, out)
+
     def stay(self, now_us: int, out: list[Effect]) -> None:
         self.tree.stay(now_us, out)
 
     @property
     def successor(self) -> BrokerId | None:
         return self.tree.successor
-
-    def leave(self, now_us: int, out: list[Effect]) -> None:
-        self.tree.leave(now_us, out)
 
     def publish(
         self,

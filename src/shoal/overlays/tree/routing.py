@@ -275,8 +275,8 @@ class TreeRouting(PlainLinks, BaseStrategy):
         return self.changes.defers(what)
 
     def departed(self, broker: BrokerId, now_us: int, out: list[Effect]) -> None:
-        """It is not away, and no change waits for it."""
-        self._away.pop(broker, None)
+        """It is not away: neither a change nor the start of this broker waits for it."""
+        self.dismiss(broker, out)
         self.changes.departed(broker, out)
 
     def succeeded(

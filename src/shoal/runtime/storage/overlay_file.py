@@ -44,6 +44,7 @@ class _Contents(msgspec.Struct):
     ended: dict[BrokerId, int] = msgspec.field(default_factory=dict)
     brokers: dict[BrokerId, Whereabouts] = msgspec.field(default_factory=dict)
     facts: dict[str, Any] = msgspec.field(default_factory=dict)
+    joins: dict[BrokerId, str] | None = None
 
 
 class Overlay:
@@ -70,6 +71,36 @@ class Overlay:
         self.links = self._contents.links
         self.ended = self._contents.ended
         self.brokers = self._contents.brokers
+
+    @property
+    def joins(self) -> Mapping[BrokerId, str] | None:
+        """Members over which the broker is to join, and their addresses; None once it has."""
+        return self._contents.joins
+
+    def begins_to_join(self, over: Mapping[BrokerId, str]) -> None:
+        """The broker is to join a network, until its first link has come up."""
+        self._contents.joins = dict(over)
+        self._write()
+
+    def joins_over(
+        self, sponsor: BrokerId, opened_us: int, address: str, given: Iterable[BrokerId]
+    ) -> None:
+        """The link to this member is the broker's only one, in place of those `given`; one write.
+
+        A link of an earlier attempt has ended.  Its other end may have it, and hears so as soon as
+        it connects: it learns the address of the broker from the network.
+        """
+        self.ended |= dict.fromkeys(given, 0)
+        self.ended |= {name: row.opened_us for name, row in self.links.items()}
+        self.links.clear()
+        self.ended.pop(sponsor, None)
+        self.links[sponsor] = LinkRow(opened_us, address)
+        self._write()
+
+    def has_joined(self) -> None:
+        """The first link has come up."""
+        self._contents.joins = None
+        self._write()
 
     def neighbours(self, given: Iterable[BrokerId]) -> tuple[BrokerId, ...]:
         """Whom the broker is linked to when it starts; `given` by the network file."""
@@ -130,6 +161,7 @@ class Overlay:
         """The broker has left: if it ever comes again, it is a new one."""
         for each in (self.links, self.ended, self.brokers, self._contents.facts):
             each.clear()
+        self._contents.joins = None
         if self._path is not None:
             self._path.unlink(missing_ok=True)
 
