@@ -70,7 +70,7 @@ def test_seeds_by_which_faults_were_found(system: str, lossy: bool, seed: int) -
 
 def leave_at_any_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """A mutant: a broker goes while clients, publishers or tables are on their way through it."""
-    monkeypatch.setattr(TreeRouting, "obstacle", lambda *_: "")
+    monkeypatch.setattr(TreeRouting, "obstacle_to", lambda *_: "")
 
 
 def take_over_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

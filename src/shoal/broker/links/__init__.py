@@ -17,7 +17,7 @@ With `acknowledge = "stored"` (`[storage]`, trees) each link has a spool, a queu
 - The neighbour's rows stay for as long as it is waited for (`absent_s`). A broker that starts knows
   none; for a neighbour that was there before (its spool's folder says so), has said nothing and is
   away after 5 s it says itself that it subscribes to everything
-  (`overlays/tree/departing/stand_in.py`): what nobody wanted is dropped there when it is back.
+  (`overlays/tree/stand_in.py`): what nobody wanted is dropped there when it is back.
 - What the disk does not take (a bound, a failure) stays in memory and unsettled; the door refuses
   more.
 
@@ -46,12 +46,8 @@ How links end, and brokers come and go
 - Who leaves goes step by step (`runtime/leaving.py`): clients are sent away, sessions handed over
   as if their clients had connected elsewhere and gone at once (`mqtt/federation/evacuating.py`),
   then the machine leaves (`Leave`, `Left`).
-- On a tree one neighbour of who leaves, the centre, takes its place (`overlays/tree/departing/`:
-  `leaving.py`, `succession.py`). All are still until nothing is under way through the leaver and
-  tables have answered each other; then rows turn without a word. Each of the others moves by
-  itself, with the centre's word, and the leaver's link to the centre ends last: so there is one
-  tree at every moment, and who misses the word, whatever has failed, stays with the leaver, which
-  tries again.
+- On a tree one neighbour of the leaving broker takes its place: `overlays/coordination` says how
+  the neighbours agree, and what happens when one of them dies meanwhile.
 - Wherever tables turn without a word, what is not settled in the old direction goes again in the
   new one, before all else (`Recall`): else, should a broker be killed, it would come behind what
   was published later, and doors would take it for a repeat.

@@ -28,6 +28,7 @@ from shoal.broker.effects import (
     TimerKey,
 )
 from shoal.broker.life_cycle import IGNORED, Label, LifeCycle, does
+from shoal.broker.strategy import ProtocolError
 from shoal.model import BrokerId
 from shoal.overlays.coordination.messages import (
     Abort,
@@ -35,9 +36,9 @@ from shoal.overlays.coordination.messages import (
     ChangeKey,
     ChangeMessage,
     Decide,
-    Flushed,
     Elsewhere,
     Facts,
+    Flushed,
     Installed,
     LeaveWanted,
     NotNow,
@@ -74,7 +75,7 @@ class Host(Protocol):
     def is_connected(self, broker: BrokerId) -> bool:
         """Whether there is a link to this broker, of the overlay or not, that is up."""
 
-    def obstacle(self, leaver: BrokerId) -> str:
+    def obstacle_to(self, leaver: BrokerId) -> str:
         """Why it cannot take part now in the leave of a neighbour, or in its own; "" if it can."""
 
     def since_us(self, neighbour: BrokerId) -> int:
@@ -93,6 +94,9 @@ class Host(Protocol):
 
     def part(self, change: Change, at_us: int, now_us: int, out: list[Effect]) -> None:
         """At the leaving broker: its links do not belong to the overlay any more."""
+
+    def restore(self, change: Change, at_us: int, now_us: int, out: list[Effect]) -> None:
+        """The broker starts, and has installed this: its links are as the change has it."""
 
     def go_elsewhere(
         self, leaver: BrokerId, successor: BrokerId, now_us: int, out: list[Effect]
@@ -218,18 +222,39 @@ class Coordinator:
         if self._change is not None:
             self.stage = Stage.IN_DOUBT
             out.append(SetTimer(TIMER, now_us + ASK_US))
+        if self._change is not None and self._change.leaver == self._broker:
+            self._is_leaving = True
         for each in decisions:
             each.told.clear()
             if each.change.leaver == self._broker:
                 self._change, self.stage = each.change, Stage.OUT
                 self._links = {*each.change.participants} - {self._broker}
                 self._drain(out)
+            else:
+                self._host.restore(each.change, each.at_us, now_us, out)
 
     def leave(self, now_us: int, out: list[Effect]) -> None:
         """Leave the overlay; `Left` says when it has."""
         if not self.is_leaving:
             self._is_leaving = True
             self._ask_to_leave(now_us, out)
+
+    def stay(self, now_us: int, out: list[Effect]) -> None:
+        """Take the leave back.  ProtocolError when that is too late, or not known yet."""
+        if self.is_out:
+            raise ProtocolError("its neighbours have its place")
+        change = self._change
+        if change is not None and change.leaver == self._broker:
+            raise ProtocolError(f"{change.decider} decides on it now; ask again in a moment")
+        self._is_leaving, self.problem = False, ""
+        if self.stage is Stage.FREE:
+            out.append(CancelTimer(TIMER))
+
+    @property
+    def successor(self) -> BrokerId | None:
+        """The neighbour that is asked first to take this broker's place."""
+        neighbours = list(self._host.neighbours)
+        return neighbours[self._turn % len(neighbours)] if neighbours else None
 
     def receive(
         self, neighbour: BrokerId, message: ChangeMessage, now_us: int, out: list[Effect]
@@ -263,7 +288,7 @@ class Coordinator:
             case Query(key):
                 self._answer(neighbour, key, out)
             case Flushed(key):
-                self._drained(neighbour, key, now_us, out)
+                self._end_link_to_leaver(neighbour, key, now_us, out)
             case Elsewhere(successor) if neighbour in self._host.neighbours:
                 self._host.go_elsewhere(neighbour, successor, now_us, out)
 
@@ -310,7 +335,7 @@ class Coordinator:
     def _ask_to_leave(self, now_us: int, out: list[Effect]) -> None:
         host = self._host
         neighbours = list(host.neighbours)
-        if reason := self._why_busy or _why_away(host.away) or host.obstacle(self._broker):
+        if reason := self._why_busy or _why_away(host.away) or host.obstacle_to(self._broker):
             self._wait(reason, now_us, out)
         elif not neighbours:
             out.append(Left())
@@ -414,7 +439,7 @@ class Coordinator:
         assert change is not None
         if not self._votes.keys() >= {*change.others}:
             return
-        if reason := self._host.obstacle(change.leaver):
+        if reason := self._host.obstacle_to(change.leaver):
             self._abort(reason, now_us, out)
             return
         self.stage = Stage.CLOSING
@@ -490,7 +515,7 @@ class Coordinator:
             return f"it is linked to {decider} already"
         elif change.leaver not in neighbours or not self._host.is_connected(change.leaver):
             return f"it is not linked to {change.leaver}"
-        return host.obstacle(change.leaver)
+        return host.obstacle_to(change.leaver)
 
     def _vote_anew(
         self, decider: BrokerId, message: Prepare, now_us: int, out: list[Effect]
@@ -571,10 +596,12 @@ class Coordinator:
         else:
             self._be_free(now_us, out)
 
-    def _drained(self, leaver: BrokerId, key: ChangeKey, now_us: int, out: list[Effect]) -> None:
+    def _end_link_to_leaver(
+        self, leaver: BrokerId, key: ChangeKey, now_us: int, out: list[Effect]
+    ) -> None:
         """Nothing more comes from the leaving broker."""
+        out.append(EndLink(leaver))  # first: who has no decision on disk must not find the link
         self._confirm(leaver, key, out)
-        out.append(EndLink(leaver))
         if self.stage is Stage.DRAINING and self._change is not None and self._change.key == key:
             self._be_free(now_us, out)
 

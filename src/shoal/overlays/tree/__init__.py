@@ -20,13 +20,11 @@ is said behind that.
 Decisions
 ---------
 
-- **A broker that leaves a tree is succeeded by one of its neighbours**, all in one pause. The other
-  design was a series of exchanges of links, one neighbour after the other, as where links are
-  exchanged for their costs: nothing new to prove, but a pause for each, and tables that turn at the
-  leaver only to be forgotten. Here the leaver, through which everything goes, knows what lies
-  behind whom, so a neighbour needs two words and no knowledge of the others. The third, to break
-  its links and let them find new ones, says all tables again and loses what is under way. The price
-  is a neighbour with many links where one with many leaves.
+- **A broker that leaves is contracted into one of its neighbours** (`overlays/coordination`): each
+  other neighbour hangs its part of the tree on that one. The other design was a series of exchanges
+  of links, one neighbour after the other, as where links are exchanged for their costs: nothing new
+  to prove, but a pause for each, and tables that turn at the leaving broker only to be forgotten.
+  The price is a neighbour with many links where one with many leaves.
 - **Covering is at the link's edge.** A set for each neighbour stands between what it wants and what
   it is told, so moves, exchanges and leaves go on as they did. The other design was one order of
   all rows of a table, in which a row is forwarded if none above it is: filters are compared once,

@@ -137,8 +137,6 @@ class TreeRouting(PlainLinks, BaseStrategy):
     def start(self, started: Started, now_us: int, out: list[Effect]) -> None:
         self._exchange.start(started, now_us, out)
         self.changes.start(started.facts.get(CHANGES, {}), now_us, out)
-        for each in [each for each in self._away if self.changes.has_left(each)]:
-            self.dismiss(each, out)
 
     @property
     def receive_batch(self) -> ReceiveBatch:
@@ -278,6 +276,13 @@ class TreeRouting(PlainLinks, BaseStrategy):
         """One of its neighbours takes its place."""
         self.changes.leave(now_us, out)
 
+    def stay(self, now_us: int, out: list[Effect]) -> None:
+        self.changes.stay(now_us, out)
+
+    @property
+    def successor(self) -> BrokerId | None:
+        return self.changes.successor
+
     def relink(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
         """Forget what a lost neighbour said; tell a found one what is known.
 
@@ -347,7 +352,7 @@ class TreeRouting(PlainLinks, BaseStrategy):
         """Neighbours whose links are down."""
         return self._away
 
-    def obstacle(self, leaver: BrokerId) -> str:
+    def obstacle_to(self, leaver: BrokerId) -> str:
         """Why its tables cannot turn now, as a broker leaves."""
         if self.around.is_moving:
             return "a publisher is on its way through it"
@@ -377,6 +382,14 @@ class TreeRouting(PlainLinks, BaseStrategy):
         for each in change.participants:
             if each != self.broker:
                 self.around.disown(each, at_us, now_us, out)
+
+    def restore(self, change: Change, at_us: int, now_us: int, out: list[Effect]) -> None:
+        self.around.disown(change.leaver, at_us, now_us, out)
+        self.dismiss(change.leaver, out)
+        new = change.others if self.broker == change.decider else (change.decider,)
+        for each in new:
+            self.expect(each, now_us, out)
+            self.around.adopt(each, at_us, now_us, out)
 
     def go_elsewhere(
         self, leaver: BrokerId, successor: BrokerId, now_us: int, out: list[Effect]
