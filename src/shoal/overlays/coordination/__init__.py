@@ -12,11 +12,11 @@ before that.
 
 | step | message | what is on disk |
 | --- | --- | --- |
-| the leaving broker asks a neighbour to decide | `LeaveWanted` | |
+| the leaving broker asks a neighbour to decide | `LeaveRequest` | |
 | the decider opens links to the others, which do not last, and asks them | `Prepare` | |
-| each of the others votes | `Ready` | its vote |
+| each of the others votes | `Vote` | its vote |
 | the decider stops, and asks the leaving broker | `Prepare` | |
-| the leaving broker stops, votes, and says which rows it has from which neighbour | `Ready` | vote |
+| the leaving broker stops, votes, and says which rows it has from which neighbour | `Vote` | vote |
 | the decider installs: this is the decision | `Decide` to all | decision, links |
 | each of the others installs, and tells each participant | `Decide` | decision, links |
 | the leaving broker installs, and passes on what was under way | `Decide` | decision |
@@ -41,14 +41,15 @@ What happens when a broker dies
 
 | broker | when | then |
 | --- | --- | --- |
-| the decider | before it has installed | it has forgotten its own vote, which aborts: the others ask (`Query`) and hear `Abort` |
-| | after | it finds its decision on disk and says it first of all; meanwhile each participant that knows the decision tells the others |
+| the decider | before it has installed | it has forgotten all: others `Query`, it says `Abort` |
+| | after | it finds its decision on disk, and says it first of all |
 | one of the others | before its vote | the decider aborts |
 | | after | it finds its vote on disk, and asks |
 | the leaving broker | before its vote | the decider aborts |
 | | after | it finds its vote, or the decision, on disk; it has left when all have confirmed |
 
-A broker in doubt that loses the decider goes on as if nothing had been asked, and asks again when
+While the decider is down after its decision, each participant that knows the decision tells the
+others.  A broker in doubt that loses the decider goes on as if nothing had been asked, and asks again when
 it can: no client waits for a broker that is down. A leave waits, and says for which broker.
 
 Only the leaving broker's word makes a decision possible, and it is asked last. So a leaving broker
