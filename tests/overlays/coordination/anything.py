@@ -14,13 +14,13 @@ from shoal.overlays.coordination.messages import (
     Facts,
     Flushed,
     Installed,
-    LeaveRequest,
+    LeaveWanted,
     NotNow,
     Prepare,
     Query,
+    Ready,
     Refuse,
     Side,
-    Vote,
 )
 
 
@@ -47,10 +47,10 @@ def change_messages(
     changes = st.one_of(sensible, st.builds(Change, brokers, numbers, brokers, several))
     return {
         **{kind: st.builds(kind, keys) for kind in (Abort, Installed, Query, Flushed)},
-        LeaveRequest: st.builds(LeaveRequest, numbers, several),
+        LeaveWanted: st.builds(LeaveWanted, numbers, several),
         NotNow: st.builds(NotNow, numbers, names),
         Prepare: st.builds(Prepare, changes),
-        Vote: st.builds(Vote, keys, numbers, st.builds(Facts, sides, moves)),
+        Ready: st.builds(Ready, keys, numbers, st.builds(Facts, sides, moves)),
         Refuse: st.builds(Refuse, keys, names),
         Decide: st.builds(Decide, changes, numbers),
         Elsewhere: st.builds(Elsewhere, brokers),

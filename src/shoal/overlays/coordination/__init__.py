@@ -12,11 +12,11 @@ before that.
 
 | step | message | what is on disk |
 | --- | --- | --- |
-| the leaving broker asks a neighbour to decide | `LeaveRequest` | |
+| the leaving broker asks a neighbour to decide | `LeaveWanted` | |
 | the decider opens links to the others, which do not last, and asks them | `Prepare` | |
-| each of the others votes | `Vote` | its vote |
+| each of the others votes | `Ready` | its vote |
 | the decider stops, and asks the leaving broker | `Prepare` | |
-| the leaving broker stops, votes, and says which rows it has from which neighbour | `Vote` | vote |
+| the leaving broker stops, votes, and says which rows it has from where | `Ready` | its vote |
 | the decider installs: this is the decision | `Decide` to all | decision, links |
 | each of the others installs, and tells each participant | `Decide` | decision, links |
 | the leaving broker installs, and passes on what was under way | `Decide` | decision |
@@ -49,8 +49,9 @@ What happens when a broker dies
 | | after | it finds its vote, or the decision, on disk; it has left when all have confirmed |
 
 While the decider is down after its decision, each participant that knows the decision tells the
-others.  A broker in doubt that loses the decider goes on as if nothing had been asked, and asks again when
-it can: no client waits for a broker that is down. A leave waits, and says for which broker.
+others.  A broker in doubt that loses the decider goes on as if nothing had been asked, and asks
+again when it can: no client waits for a broker that is down. A leave waits, and says for which
+broker.
 
 Only the leaving broker's word makes a decision possible, and it is asked last. So a leaving broker
 that has not voted knows that nothing was decided, and says so to any that asks.

@@ -40,12 +40,12 @@ from shoal.overlays.coordination.messages import (
     Facts,
     Flushed,
     Installed,
-    LeaveRequest,
+    LeaveWanted,
     NotNow,
     Prepare,
     Query,
+    Ready,
     Refuse,
-    Vote,
 )
 
 TIMER: TimerKey = ("change",)
@@ -122,9 +122,9 @@ class Stage(Label):
 
 
 class Event(Label):
-    WANTED = "LeaveRequest"
+    WANTED = "LeaveWanted"
     PREPARE = "Prepare"
-    VOTE = "Vote"
+    READY = "Ready"
     REFUSE = "Refuse"
     ABORT = "Abort"
     DECIDE = "Decide"
@@ -260,16 +260,16 @@ class Coordinator:
         self, neighbour: BrokerId, message: ChangeMessage, now_us: int, out: list[Effect]
     ) -> None:
         match message:
-            case LeaveRequest():
+            case LeaveWanted():
                 self._step(Event.WANTED, neighbour, message, now_us, out)
             case NotNow(attempt, reason) if attempt == self._attempt and self._is_leaving:
                 self._wait(f"{neighbour}: {reason}", now_us, out)
                 self._turn += 1
             case Prepare():
                 self._step(Event.PREPARE, neighbour, message, now_us, out)
-            case Vote(key):
+            case Ready(key):
                 if self._is_deciding(key):
-                    self._step(Event.VOTE, neighbour, message, now_us, out)
+                    self._step(Event.READY, neighbour, message, now_us, out)
                 else:
                     self._answer(neighbour, key, out)
             case Refuse(key) if self._is_deciding(key):
@@ -344,7 +344,7 @@ class Coordinator:
             decider = neighbours[self._turn % len(neighbours)]
             others = tuple(each for each in neighbours if each != decider)
             self.problem = f"{decider} has yet to answer"
-            out.append(Send(decider, LeaveRequest(self._attempt, others)))
+            out.append(Send(decider, LeaveWanted(self._attempt, others)))
             out.append(SetTimer(TIMER, now_us + PATIENCE_US))
 
     def _wait(self, reason: str, now_us: int, out: list[Effect]) -> None:
@@ -390,7 +390,7 @@ class Coordinator:
     # --- the decider --------------------------------------------------------------------------
 
     def _gather(
-        self, leaver: BrokerId, message: LeaveRequest, now_us: int, out: list[Effect]
+        self, leaver: BrokerId, message: LeaveWanted, now_us: int, out: list[Effect]
     ) -> None:
         """Opens links to the others → gathering."""
         if reason := self._why_not_decide(leaver, message.others):
@@ -424,14 +424,14 @@ class Coordinator:
         return "" if leaver in host.neighbours else "there is no link"
 
     def _decline(
-        self, leaver: BrokerId, message: LeaveRequest, now_us: int, out: list[Effect]
+        self, leaver: BrokerId, message: LeaveWanted, now_us: int, out: list[Effect]
     ) -> None:
         """Says why not."""
         out.append(Send(leaver, NotNow(message.attempt, "it takes part in another change")))
 
-    def _count(self, neighbour: BrokerId, vote: Vote, now_us: int, out: list[Effect]) -> None:
+    def _count(self, neighbour: BrokerId, ready: Ready, now_us: int, out: list[Effect]) -> None:
         """Counts the vote; behind the last of the others, asks the leaving broker → closing."""
-        self._votes[neighbour] = vote.since_us
+        self._votes[neighbour] = ready.since_us
         self._close_if_all_voted(now_us, out)
 
     def _close_if_all_voted(self, now_us: int, out: list[Effect]) -> None:
@@ -446,7 +446,7 @@ class Coordinator:
         self._hold((change.leaver, *change.others), out)
         out.append(Send(change.leaver, Prepare(change)))
 
-    def _decide(self, neighbour: BrokerId, vote: Vote, now_us: int, out: list[Effect]) -> None:
+    def _decide(self, neighbour: BrokerId, ready: Ready, now_us: int, out: list[Effect]) -> None:
         """Installs: that is the decision → draining."""
         change = self._change
         assert change is not None
@@ -456,7 +456,7 @@ class Coordinator:
         at_us = max(now_us, *(each + 1 for each in known))
         out.append(CancelTimer(TIMER))
         self._install(change, at_us, out)
-        self._host.succeed(change, vote.facts, at_us, now_us, out)
+        self._host.succeed(change, ready.facts, at_us, now_us, out)
         self._begin_to_drain(change, now_us, out)
 
     def _give_up(self, neighbour: BrokerId, refuse: Refuse, now_us: int, out: list[Effect]) -> None:
@@ -495,7 +495,7 @@ class Coordinator:
         is_leaver = self._broker == change.leaver
         self._hold((decider,) if is_leaver else (decider, change.leaver), out)
         facts = self._host.facts(change) if is_leaver else Facts()
-        out.append(Send(decider, Vote(change.key, self._host.since_us(decider), facts)))
+        out.append(Send(decider, Ready(change.key, self._host.since_us(decider), facts)))
         out.append(SetTimer(TIMER, now_us + ASK_US))
 
     def _why_not_vote(self, decider: BrokerId, change: Change) -> str:
@@ -738,7 +738,7 @@ LIFE = LifeCycle(
             does(Coordinator._refuse),
             does(Coordinator._refuse),
         ),
-        Event.VOTE: (
+        Event.READY: (
             IGNORED,
             does(Coordinator._count),
             does(Coordinator._decide),

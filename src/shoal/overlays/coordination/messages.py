@@ -62,7 +62,7 @@ class ChangeMessage(Message, frozen=True):
     introduces = True
 
 
-class LeaveRequest(ChangeMessage, frozen=True):
+class LeaveWanted(ChangeMessage, frozen=True):
     """From a broker that wants to leave, to the neighbour that is to decide."""
 
     attempt: int
@@ -82,7 +82,7 @@ class Prepare(ChangeMessage, frozen=True):
     change: Change
 
 
-class Vote(ChangeMessage, frozen=True):
+class Ready(ChangeMessage, frozen=True):
     """To the decider: this broker has voted, and is in doubt until it knows the decision.
 
     since_us  when it was last settled whether its link to the decider belongs to the overlay
@@ -141,6 +141,6 @@ class Elsewhere(ChangeMessage, frozen=True):
 
 
 MESSAGES: Vocabulary = (
-    *(LeaveRequest, NotNow, Prepare, Vote, Refuse, Abort),
+    *(LeaveWanted, NotNow, Prepare, Ready, Refuse, Abort),
     *(Decide, Installed, Query, Flushed, Elsewhere),
 )

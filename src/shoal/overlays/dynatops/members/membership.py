@@ -32,7 +32,7 @@ from shoal.overlays.dynatops.messages import (
     EndWanted,
     Introduction,
     JoinWanted,
-    LeaveWanted,
+    LeaveRequest,
     LinkLost,
     MembersMessage,
     ViewSaid,
@@ -154,7 +154,7 @@ class Membership:
                 self._hear(view, neighbour, now_us, out)
             case JoinWanted(broker, life):
                 self._join(broker, life, neighbour, out)
-            case LeaveWanted():
+            case LeaveRequest():
                 self._leavers.add(neighbour)
             case EndWanted():
                 self.links.end_wanted(neighbour, self._needed, out)
@@ -272,7 +272,7 @@ class Membership:
         for broker, life in self._joiners.items():
             self._tell(JoinWanted(broker, life), out)
         if self.is_leaving and not self.has_left and self._is_free():
-            self._tell(LeaveWanted(), out)
+            self._tell(LeaveRequest(), out)
 
     def _look(self, now_us: int, out: list[Effect]) -> None:
         """See whether anything is to be done by what has changed."""
@@ -292,7 +292,7 @@ class Membership:
         elif self.manager == self.broker:
             self._leavers.add(self.broker)
         else:
-            self._tell(LeaveWanted(), out)
+            self._tell(LeaveRequest(), out)
 
     @property
     def _is_to_change(self) -> bool:
