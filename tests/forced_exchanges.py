@@ -10,6 +10,7 @@ from shoal.broker.effects import Effect, LinkState, Measured, Record, Started, T
 from shoal.broker.messages import Carrier, Message
 from shoal.broker.strategy import BaseStrategy, BrokerContext
 from shoal.model import BrokerId, ClientId
+from shoal.overlays.coordination.messages import MESSAGES as CHANGE_MESSAGES
 from shoal.overlays.publisher_relocation.choosing import Priority
 from shoal.overlays.publisher_relocation.grape.parameters import Parameters
 from shoal.overlays.publisher_relocation.grape.protocol import Grape
@@ -159,7 +160,7 @@ SYSTEM = System(
     name="forced",
     strategy=_strategy,
     parameters=TreeParameters,
-    messages=(*TREE_MESSAGES, *MESSAGES),
+    messages=(*TREE_MESSAGES, *CHANGE_MESSAGES, *MESSAGES),
     oracle=table_problems,
 )
 WITH_MOVES = System(

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from shoal.broker.effects import Effect, SetTimer, Started, TimerKey
 from shoal.broker.strategy import BrokerContext
+from shoal.overlays.coordination.messages import MESSAGES as CHANGE_MESSAGES
 from shoal.overlays.self_organising.exchanges import LinkExchange
 from shoal.overlays.self_organising.quiet_ring.ring_messages import MESSAGES
 from shoal.overlays.system import NoParameters, System
@@ -66,7 +67,7 @@ def _strategy(context: BrokerContext, parameters: NoParameters) -> Restless:
 SYSTEM = System(
     name="restless",
     strategy=_strategy,
-    messages=(*TREE_MESSAGES, *MESSAGES),
+    messages=(*TREE_MESSAGES, *CHANGE_MESSAGES, *MESSAGES),
     is_quiet=False,
     oracle=table_problems,
 )

@@ -50,6 +50,7 @@ from shoal.clients.messages import (
     Resume,
 )
 from shoal.model import Advertisement, MessageId, Publication, Subscription
+from shoal.overlays.coordination.messages import ChangeMessage
 from shoal.overlays.departure import DepartureMessage, Dismiss, Meet, Met
 from shoal.overlays.dynatops.messages import (
     Arriving,
@@ -79,11 +80,12 @@ from shoal.overlays.self_organising.quiet_ring.ring_messages import (
     Forgotten,
     RingMessage,
 )
-from shoal.overlays.tree.messages import AdvertisementsSaid, LeavingMessage, SubscriptionsSaid
+from shoal.overlays.tree.messages import AdvertisementsSaid, SubscriptionsSaid
 from shoal.simulation.links.reliable import Frame, ReliableBroker
 from tests.broker.transcript import publish
 from tests.examples import examples
 from tests.overlays.bluedove.anything import cluster_messages
+from tests.overlays.coordination.anything import change_messages
 from tests.overlays.dynatops.anything import ring_messages
 from tests.overlays.octopia.anything import product_messages
 from tests.overlays.self_organising.anything import (
@@ -92,7 +94,6 @@ from tests.overlays.self_organising.anything import (
     self_organising_messages,
 )
 from tests.overlays.tid.anything import tree_messages
-from tests.overlays.tree.anything import leaving_messages
 from tests.strategies import attributes, filters
 from tests.systems import TREES, covering, eager
 
@@ -221,13 +222,13 @@ MESSAGES |= tree_messages(BROKERS, NAMES, SUBSCRIPTIONS, ADVERTISEMENTS, ROUTED)
 MESSAGES |= self_organising_messages(BROKERS)
 MESSAGES |= exchange_messages(BROKERS, NAMES, SUBSCRIPTIONS)
 MESSAGES |= path_messages(CLIENTS, PATHS)
-MESSAGES |= leaving_messages(BROKERS, NAMES, SUBSCRIPTIONS)
+MESSAGES |= change_messages(BROKERS, NAMES, SUBSCRIPTIONS)
 MESSAGES |= ring_messages(BROKERS, CLIENTS, FILTERS, ROUTED)
 BASES = {
     Message,
     Carrier,
     RingMessage,
-    LeavingMessage,
+    ChangeMessage,
     DepartureMessage,
     DepartingMessage,
     HealingMessage,

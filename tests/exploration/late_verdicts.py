@@ -42,7 +42,9 @@ class Bare:
         self.tables: Any = None
         self.propagation = self
         self.is_ready = self.is_at_rest = True
-        self.is_moving = self.is_parting = self.is_yielding = False
+        self.is_moving = self.is_yielding = False
+        self.changes = self
+        self.facts: dict[str, Any] = {}
 
     def is_neighbour(self, broker: str) -> bool:
         return broker in self.neighbours
@@ -51,7 +53,7 @@ class Bare:
         """No broker leaves."""
         return False
 
-    takes_link = parts = opens = _no
+    takes_link = parts = opens = is_cut_off = _no
 
     def relink(self, neighbour: str, state: LinkState, *_: Any) -> None:
         self.neighbours.pop(neighbour, None)
@@ -160,7 +162,9 @@ class LateVerdictsMeet(LinkExchanges):
     def _remembered(self, names: tuple[str, ...]) -> dict[str, Memory]:
         """What each broker has settled: the decider that it is done, the others that it is not."""
         memories = {
-            name: Memory([end for ends in self.links if name in ends for end in {*ends} - {name}])
+            name: Memory(
+                [end for ends in self.links if name in ends for end in {*ends} - {name}], dict
+            )
             for name in names
         }
         for number, exchange in enumerate(self.decided):

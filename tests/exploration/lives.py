@@ -128,9 +128,9 @@ def _plain(value: Any, met: dict[int, int]) -> Any:
         return type(value).__name__, tuple([_plain(each, met) for each in value])
     if isinstance(value, set | frozenset):
         return tuple(sorted([repr(_plain(each, met)) for each in value]))
-    number = met.setdefault(id(value), len(met))
-    if number != len(met) - 1:
-        return "met", number
+    if id(value) in met:
+        return "met", met[id(value)]
+    met[id(value)] = len(met)
     name = type(value).__name__
     if isinstance(value, Mapping):
         return name, tuple([(_plain(k, met), _plain(v, met)) for k, v in value.items()])

@@ -16,9 +16,9 @@ from shoal.broker.links.states import State
 from shoal.broker.machine import Broker
 from shoal.broker.messages import Advertise, PublicationBatch, Publish, Unsubscribe
 from shoal.model import EVERYTHING, Advertisement, Publication
-from shoal.overlays.tree.stand_in import stand_in
 from shoal.overlays.tree.messages import AdvertisementsSaid, SubscriptionsSaid
 from shoal.overlays.tree.routing import TreeRouting
+from shoal.overlays.tree.stand_in import stand_in
 from tests.broker.links.keeping import batch
 from tests.broker.links.memory_disk import Disk
 from tests.broker.links.wire import CODEC

@@ -28,7 +28,6 @@ from shoal.overlays.bluedove.messages import (
     OpenMailbox,
     Poll,
     Pull,
-    Ready,
     Receipt,
     Refused,
     Remove,
@@ -41,6 +40,7 @@ from shoal.overlays.bluedove.messages import (
     Stored,
     SubscriptionStored,
     TakeOver,
+    TakerReady,
     Welcome,
     Yours,
 )
@@ -114,6 +114,6 @@ def cluster_messages(
         Refused: st.builds(Refused, DIMENSIONS),
         Fetch: st.builds(Fetch, DIMENSIONS, SEGMENTS, VERSIONS, st.booleans()),
         Rows: st.builds(Rows, DIMENSIONS, SEGMENTS, some(rows), st.booleans(), VERSIONS),
-        Ready: st.builds(Ready, DIMENSIONS),
+        TakerReady: st.builds(TakerReady, DIMENSIONS),
         Yours: st.builds(Yours, DIMENSIONS, SEGMENTS),
     }

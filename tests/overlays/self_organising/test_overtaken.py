@@ -7,7 +7,7 @@ from random import Random
 import msgspec
 import pytest
 
-from shoal.broker.effects import Effect, EndLink, LinkState, OpenLink, Send, Started
+from shoal.broker.effects import Effect, EndLink, LinkState, OpenLink, Started
 from shoal.broker.strategy import BrokerContext
 from shoal.overlays.self_organising.exchanges import LinkExchange
 from shoal.overlays.self_organising.links.memory import DONE as REMEMBERED
@@ -82,7 +82,7 @@ def test_who_takes_a_leavers_place_says_so_later_than_others_whose_clocks_are_ah
     facts = {STANDINGS: msgspec.to_builtins(known)}
     forced.start(Started(former=(), give_up_us=60_000_000, facts=facts), 40, out)
     for name, is_in in (("B1", False), ("B5", True), ("B6", True)):
-        forced.overlay.settled(name, 50, is_in=is_in)
+        forced.overlay.memory.settle(name, 50, is_in=is_in)
     found = {name: forced.overlay.memory.standing(name) for name in ("B1", "B5", "B6")}
     assert found == {
         "B1": Standing(False, 901),
@@ -91,22 +91,8 @@ def test_who_takes_a_leavers_place_says_so_later_than_others_whose_clocks_are_ah
     }
 
 
-def test_who_leaves_has_the_last_word_of_its_links_though_others_clocks_are_ahead() -> None:
-    """The other end had just got the link, by its clock later, and asked for it for ever."""
-    forced = Forced(BrokerContext("B4", ("B1",), Random(1)))
-    out: list[Effect] = []
-    forced.start(Started(former=(), give_up_us=60_000_000, facts={}), 40, out)
-    forced.leave(50, out)
-    assert Send("B1", Greeting(Standing(False, 50), ())) in out
-    out.clear()
-    forced.receive("B1", Greeting(Standing(True, 900), ()), 60, out)
-    assert Send("B1", Greeting(Standing(False, 901), ())) in out
-    assert not forced.overlay.memory.standing("B1").is_in
-    assert OpenLink("B1", is_lasting=True) not in out
-
-
 def test_what_is_settled_now_is_so_later_than_what_was_whatever_the_clock_says() -> None:
-    memory = Memory(["B1"])
+    memory = Memory(["B1"], dict)
     memory.put("B1", Standing(False, 900))
     memory.put("B1", Standing(True, 50))
     assert memory.standing("B1") == Standing(True, 901)
@@ -116,7 +102,7 @@ def test_what_is_settled_now_is_so_later_than_what_was_whatever_the_clock_says()
 
 def test_who_remembers_links_knows_that_any_other_is_none() -> None:
     """Else a link of an exchange that died with who began it closes a cycle for good."""
-    memory = Memory(())
+    memory = Memory((), dict)
     assert memory.standing("B2") == UNKNOWN
     memory.start({STANDINGS: {"B1": msgspec.to_builtins(Standing(True, 900))}})
     assert memory.standing("B2") == UNHEARD

@@ -12,8 +12,11 @@ from shoal.broker.effects import Effect, Leave, Received, Send, TimerFired
 from shoal.broker.machine import Broker
 from shoal.broker.messages import Subscribe, Unsubscribe
 from shoal.model import BrokerId
+from shoal.overlays.coordination.coordinator import TIMER
+from shoal.overlays.coordination.messages import Change, Facts, Side
 from shoal.overlays.registry import strategy_factory
-from shoal.overlays.tree.departing.succession import behind, follow, succeed
+from shoal.overlays.tree.contraction import Contraction
+from shoal.overlays.tree.exchange import Exchange
 from shoal.overlays.tree.propagation import Propagation
 from tests.broker.transcript import advertisement, subscription
 
@@ -107,9 +110,9 @@ def two_words(is_word_of: str) -> Propagation:
     return rows
 
 
-def test_who_moves_from_a_leaver_remembers_its_word_as_the_centres() -> None:
+def test_a_follower_remembers_the_leaving_brokers_word_as_the_successors() -> None:
     rows = two_words("A")
-    follow(rows, "A", "C")
+    Contraction(rows, Exchange(())).follow(Change("C", 1, "A", ("here",)), [])
     assert rows.hearsay.has(ROW.id, "C")
     take_back(rows, "B")
     assert last_hop(rows) == "C"
@@ -118,16 +121,17 @@ def test_who_moves_from_a_leaver_remembers_its_word_as_the_centres() -> None:
     assert not rows.hearsay
 
 
-def test_who_takes_a_leavers_place_remembers_its_word_as_of_who_is_behind_it() -> None:
-    """A leaves; it had the subscription from C, which counts this broker as told from now on."""
-    rows, leaver = two_words("A"), Propagation(["C", "X"])
-    say(leaver, "C")
-    succeed(rows, "A", [behind(leaver.tables, "C")])
-    assert rows.hearsay.has(ROW.id, "C")
+def test_the_successor_remembers_the_leaving_brokers_word_as_of_the_broker_behind_it() -> None:
+    """A leaves; it had the subscription from C, which says it again over the new link."""
+    rows = two_words("A")
+    facts = Facts((Side("C", (), (ROW,)),))
+    Contraction(rows, Exchange(())).succeed(Change("here", 1, "A", ("C",)), facts, [])
     assert not rows.hearsay.has(ROW.id, "A")
+    say(rows, "C", is_new_link=True)
     take_back(rows, "B")
     assert last_hop(rows) == "C"
     take_back(rows, "C")
+    assert not rows.tables.subscriptions
     assert not rows.hearsay
 
 
@@ -158,4 +162,4 @@ def test_a_broker_with_two_words_of_a_subscription_does_not_leave() -> None:
     say(tree, "B")
     assert not any(isinstance(each, Send) for each in leaver.handle(Leave(), 1))
     leaver.handle(Received("A", Unsubscribe(ROW.id)), 2)
-    assert any(isinstance(each, Send) for each in leaver.handle(TimerFired(("leave",)), 10**6))
+    assert any(isinstance(each, Send) for each in leaver.handle(TimerFired(TIMER), 10**6))

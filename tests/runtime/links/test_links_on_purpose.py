@@ -10,11 +10,11 @@ from shoal.broker.effects import EndLink, Input, Leave, LinkChanged, LinkState, 
 from shoal.broker.links.controls import Hello, Whereabouts
 from shoal.broker.links.outbox import LinkLimits
 from shoal.broker.links.protocol import PROTOCOL
+from shoal.overlays.coordination.coordinator import Coordinator
 from shoal.overlays.dynatops.parameters import Parameters
 from shoal.overlays.registry import SYSTEMS
 from shoal.overlays.self_organising.protocol import SelfOrganising
 from shoal.overlays.self_organising.quiet_ring.ring_messages import Standing
-from shoal.overlays.tree.departing import leaving
 from shoal.runtime.links import peer_links
 from shoal.runtime.links.directory import Directory
 from shoal.runtime.storage.journal_files import JournalError
@@ -38,6 +38,12 @@ def heard(network: LiveNetwork, name: str) -> list[tuple[str, LinkState]]:
 
     machine.handle = listen  # type: ignore[method-assign]
     return found
+
+
+def changes_of(network: LiveNetwork, name: str) -> Coordinator:
+    """A broker's part in changes of links."""
+    strategy = network.nodes[name].machine.strategy
+    return getattr(strategy, "tree", strategy).changes  # type: ignore[no-any-return]
 
 
 def do(network: LiveNetwork, name: str, effect: OpenLink | EndLink) -> None:
@@ -220,20 +226,20 @@ async def test_who_is_away_and_not_gone_is_dialled_on(
 
 @on_asyncio
 @pytest.mark.parametrize("system", ["tree", *at_length(["self_organising"])])
-async def test_who_was_away_as_its_only_neighbour_left_is_linked_to_the_next(
+async def test_a_leave_waits_for_a_neighbour_that_is_down_and_links_it_to_the_successor(
     system: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(peer_links, "TICK_S", 0.05)
-    monkeypatch.setattr(leaving, "ABSENCE_US", 500_000)
     limits = LinkLimits(give_up_us=200_000)
     async with live(TRIPLE, system=system, limits=limits) as network:
         told = heard(network, "B2")
         await network.kill("B3")
         await until(lambda: told == [("B3", LinkState.FAILED)])
         network.nodes["B2"].bring(Leave())
-        await until(lambda: network.links["B1"].neighbours == ["B3"])
-        await network.kill("B2")
+        await until(lambda: changes_of(network, "B2").problem == "B3 is not connected")
+        assert network.links["B2"].neighbours == ["B1", "B3"]
         await network.start("B3")
+        await until(lambda: network.links["B1"].neighbours == ["B3"])
         publisher, subscriber = network.client("P", "B1"), network.client("C", "B3")
         publisher.advertise("a", "x >= 0")
         subscriber.subscribe("s", "x >= 0")

@@ -1,4 +1,6 @@
-"""Brokers leave random trees in which others are away, and what they say to that end is cut off.
+"""Brokers leave random trees in which others are down, and links break as brokers speak of it.
+
+A leave waits for neighbours that are down, so all are gone in the end.
 
 Twenty seeds here, 1,000 by `make soak`; SHOAL_SEEDS="7" or "0-999" replays chosen ones.
 """
@@ -10,20 +12,44 @@ from random import Random
 
 import pytest
 
-from shoal.broker.effects import Effect, EndLink, Input, Send
-from shoal.overlays.tree.messages import LeavingMessage
+from shoal.broker.effects import Effect, EndLink, Input, Leave, Send
+from shoal.broker.strategy import StrategyFactory
+from shoal.overlays.coordination.messages import ChangeMessage
+from shoal.overlays.registry import strategy_factory
+from shoal.overlays.self_organising.parameters import Mode, Parameters
 from shoal.simulation.nodes import BrokerNode
 from shoal.simulation.surroundings import Machine
 from shoal.simulation.world import World
-from tests.overlays.tree.test_absent import is_tree, leave, systems
 from tests.seeds.chosen import chosen
 from tests.seeds.networks.random_network import SECOND_US, SeededUnderlay
 
 QUICK = range(20)
 SOAK = range(1_000)
-# Above how long who leaves waits for neighbours that are away, for each of them after the other.
+# Long after all are back.
 END_US = 9 * 60 * SECOND_US
 LENGTHS_US = (1, SECOND_US // 10, SECOND_US, 5 * SECOND_US)
+
+
+Links = list[tuple[str, str]]
+
+
+def systems() -> dict[str, StrategyFactory]:
+    found = {"tree": strategy_factory("tree"), "grape": strategy_factory("grape")}
+    for mode in Mode:
+        parameters = Parameters(mode=mode, interval_us=SECOND_US)
+        found[f"self_organising {mode.value}"] = strategy_factory("self_organising", parameters)
+    return found
+
+
+def leave(world: World, now_us: int, name: str) -> None:
+    world.brokers[name].bring(now_us, Leave())
+
+
+def is_tree(links: Links, brokers: set[str]) -> bool:
+    reached = {min(brokers)}
+    for _ in brokers:
+        reached |= {end for link in links if reached & {*link} for end in link}
+    return reached == brokers and len(links) == len(brokers) - 1
 
 
 class Absences:
@@ -72,7 +98,7 @@ class Absences:
             out = handle(input, now_us)
             for effect in out:
                 is_about = isinstance(effect, EndLink) or (
-                    isinstance(effect, Send) and isinstance(effect.message, LeavingMessage)
+                    isinstance(effect, Send) and isinstance(effect.message, ChangeMessage)
                 )
                 if is_about and self._left and self._random.random() < self._share:
                     self._break(node.id, effect.neighbour, now_us)  # type: ignore[union-attr]

@@ -36,8 +36,8 @@ from shoal.language import parse
 from shoal.model import EVERYTHING, Advertisement, Filter, Publication, Subscription
 from shoal.mqtt.door.repeats import Repeats
 from shoal.overlays.registry import SYSTEMS, strategy_factory
-from shoal.overlays.tree.stand_in import stand_in
 from shoal.overlays.tree.oracle import check_tables, expected_tables
+from shoal.overlays.tree.stand_in import stand_in
 from shoal.runtime.driving.batches import joined
 from tests.broker.links.memory_disk import Disk
 from tests.systems import covering

@@ -261,7 +261,7 @@ def in_messages(dimension: int, segment: Segment, rows: list[Row], number: int =
     ]
 
 
-class Ready(Message, frozen=True):
+class TakerReady(Message, frozen=True):
     """Receiver to donor: I have all rows."""
 
     dimension: int
@@ -321,6 +321,6 @@ MESSAGES: Vocabulary = (
     Refused,
     Fetch,
     Rows,
-    Ready,
+    TakerReady,
     Yours,
 )

@@ -36,13 +36,13 @@ from shoal.overlays.bluedove.messages import (
     Match,
     News,
     Pull,
-    Ready,
     Refused,
     Remove,
     Rows,
     Split,
     Store,
     TakeOver,
+    TakerReady,
     Welcome,
     Yours,
 )
@@ -304,7 +304,7 @@ class Bluedove(BaseStrategy):
                 handover.split(sender, dimension, membership.is_leaving, now_us, out)
             case Rows():
                 handover.rows(sender, message, now_us, out)
-            case Ready(dimension):
+            case TakerReady(dimension):
                 handover.ready(sender, dimension, now_us, out)
             case Yours():
                 handover.yours(sender, message, now_us, out)

@@ -45,7 +45,7 @@ class JoinWanted(MembersMessage, frozen=True):
     life: int
 
 
-class LeaveWanted(MembersMessage, frozen=True):
+class LeaveRequest(MembersMessage, frozen=True):
     """To the manager: the sender has nothing under way any more, and is to be done without."""
 
 
@@ -258,7 +258,7 @@ OF_VIEWS: Vocabulary = (
     Introduction,
     ViewSaid,
     JoinWanted,
-    LeaveWanted,
+    LeaveRequest,
     StayWanted,
     EndWanted,
     EndRefused,

@@ -125,7 +125,7 @@ class Migrations:
             self._tree.check_advertisement(publisher, advertisement)
         if self._is_outdated(publisher, message.moves, message.advertisements):
             return  # it has given up meanwhile, and that was heard first
-        if self._tree.changes.is_out:
+        if self._tree.changes.is_leaving:
             out.append(Notify(publisher, Resume(message.moves, whole=False)))
             return
         move = self._move(path, message.moves, message.advertisements)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from shoal.broker.wire import Vocabulary
+from shoal.overlays.coordination.messages import MESSAGES as CHANGE_MESSAGES
 from shoal.overlays.publisher_relocation.messages import MESSAGES
 from shoal.overlays.publisher_relocation.records import SelectionRecord
 from shoal.overlays.system import System, nobody_moves
@@ -50,7 +51,7 @@ def relocating(
         name=name,
         strategy=at_broker,
         parameters=parameters,
-        messages=(*TREE_MESSAGES, *MESSAGES, *messages),
+        messages=(*TREE_MESSAGES, *CHANGE_MESSAGES, *MESSAGES, *messages),
         stand_in=stand_in,
         records={"selections": SelectionRecord, **(records or {})},
         shown=("selections", *(records or {})),

@@ -501,7 +501,9 @@ class TreeRouting(PlainLinks, BaseStrategy):
 
         A broker that has left has what was under way; over a new link a change of links is said.
         """
-        if not (isinstance(message, ChangeMessage) or self.changes.has_left(neighbour)):
+        if isinstance(message, ChangeMessage) and self.is_connected(neighbour):
+            return
+        if not self.changes.has_left(neighbour):
             self.check_neighbour(neighbour)
 
     def check_advertisement(self, publisher: ClientId, advertisement: Advertisement) -> None:

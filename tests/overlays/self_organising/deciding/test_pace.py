@@ -16,7 +16,7 @@ from shoal.overlays.self_organising.messages import Broadcast
 from shoal.overlays.self_organising.parameters import Mode, Parameters
 from shoal.simulation.world import World
 from tests.broker.transcript import advertisement, publication, subscription
-from tests.overlays.tree.test_absent import is_tree
+from tests.seeds.faults.test_random_absences import is_tree
 from tests.seeds.networks.random_network import SECOND_US, SeededUnderlay
 
 INTERVAL_US = 4 * SECOND_US

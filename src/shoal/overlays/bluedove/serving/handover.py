@@ -3,10 +3,10 @@
 A segment given away moves in four steps, so that at no time two matchers serve it with different
 subscriptions, and none is missed:
 
-    taker -> giver   Split    give me half (of a leaver: all)
-    giver -> taker   Rows     its subscriptions; from now on the giver passes new ones on, too
-    taker -> giver   Ready    I have them
-    giver -> taker   Yours    I no longer serve it: behind all that was passed on
+    taker -> giver   Split       give me half (of a leaver: all)
+    giver -> taker   Rows        its subscriptions; from now on the giver passes new ones on, too
+    taker -> giver   TakerReady  I have them
+    giver -> taker   Yours       I no longer serve it: behind all that was passed on
 
 In between the giver serves, and after its last word it still matches what it had taken in.  When a
 link breaks, the giver keeps what it has not given; what it has given and the taker never got is a
@@ -36,11 +36,11 @@ from shoal.overlays.bluedove.cluster.planner import halves
 from shoal.overlays.bluedove.messages import (
     Fetch,
     News,
-    Ready,
     Refused,
     Row,
     Rows,
     Split,
+    TakerReady,
     Yours,
     in_messages,
 )
@@ -184,7 +184,7 @@ class Handover:
             self._matcher.incoming[dimension] = message.segment
             self._add(dimension, message.rows)
             if message.is_last:
-                self._node.send(sender, Ready(dimension), now_us, out)
+                self._node.send(sender, TakerReady(dimension), now_us, out)
         elif self._node.parameters.replicated and not message.number:
             self._add(dimension, message.rows)
         # Else it was given up meanwhile.

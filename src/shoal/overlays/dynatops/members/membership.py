@@ -33,7 +33,7 @@ from shoal.overlays.dynatops.messages import (
     EndWanted,
     Introduction,
     JoinWanted,
-    LeaveWanted,
+    LeaveRequest,
     LinkLost,
     MembersMessage,
     StayWanted,
@@ -156,7 +156,7 @@ class Membership:
                 self._hear(view, neighbour, now_us, out)
             case JoinWanted(broker, life):
                 self._join(broker, life, neighbour, out)
-            case LeaveWanted():
+            case LeaveRequest():
                 self._leavers.add(neighbour)
             case StayWanted():
                 self._leavers.discard(neighbour)
@@ -288,7 +288,7 @@ class Membership:
         for broker, life in self._joiners.items():
             self._tell(JoinWanted(broker, life), out)
         if self.is_leaving and not self.has_left and self._is_free():
-            self._tell(LeaveWanted(), out)
+            self._tell(LeaveRequest(), out)
 
     def _look(self, now_us: int, out: list[Effect]) -> None:
         """See whether anything is to be done by what has changed."""
@@ -308,7 +308,7 @@ class Membership:
         elif self.manager == self.broker:
             self._leavers.add(self.broker)
         else:
-            self._tell(LeaveWanted(), out)
+            self._tell(LeaveRequest(), out)
 
     @property
     def _is_to_change(self) -> bool:

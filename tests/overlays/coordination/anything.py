@@ -1,0 +1,57 @@
+"""Any message about a change of links, sensible or not."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from shoal.broker.messages import Message
+from shoal.model import Subscription
+from shoal.overlays.coordination.messages import (
+    Abort,
+    Change,
+    Decide,
+    Elsewhere,
+    Facts,
+    Flushed,
+    Installed,
+    LeaveWanted,
+    NotNow,
+    Prepare,
+    Query,
+    Ready,
+    Refuse,
+    Side,
+)
+
+
+def change_messages(
+    brokers: st.SearchStrategy[str],
+    names: st.SearchStrategy[str],
+    subscriptions: st.SearchStrategy[Subscription],
+) -> dict[type[Message], st.SearchStrategy[Message]]:
+    numbers = st.integers(-1, 3)
+    keys = st.tuples(brokers, numbers)
+    some = st.lists(names, max_size=3).map(tuple)
+    several = st.lists(brokers, max_size=3).map(tuple)
+    rows = st.lists(subscriptions, max_size=2).map(tuple)
+    sides = st.lists(st.builds(Side, brokers, some, rows), max_size=2).map(tuple)
+    moves = st.lists(st.tuples(names, numbers), max_size=2).map(tuple)
+    # Some that make sense at B1, a neighbour of B0 and B2.
+    sensible = st.sampled_from(
+        [
+            Change("B0", 1, "B1", ("B2",)),
+            Change("B3", 1, "B2", ("B1",)),
+            Change("B1", 1, "B0", ()),
+        ]
+    )
+    changes = st.one_of(sensible, st.builds(Change, brokers, numbers, brokers, several))
+    return {
+        **{kind: st.builds(kind, keys) for kind in (Abort, Installed, Query, Flushed)},
+        LeaveWanted: st.builds(LeaveWanted, numbers, several),
+        NotNow: st.builds(NotNow, numbers, names),
+        Prepare: st.builds(Prepare, changes),
+        Ready: st.builds(Ready, keys, numbers, st.builds(Facts, sides, moves)),
+        Refuse: st.builds(Refuse, keys, names),
+        Decide: st.builds(Decide, changes, numbers),
+        Elsewhere: st.builds(Elsewhere, brokers),
+    }
