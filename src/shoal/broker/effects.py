@@ -69,14 +69,17 @@ class LinkState(enum.Enum):
 
 
 class LinkChanged(msgspec.Struct, frozen=True):
-    """The link to a neighbour came up, failed or ended; `is_lasting` is as in `OpenLink`.
+    """The link to a neighbour came up, failed or ended.
+
+    `opened_us` is when a lasting link was opened on purpose, 0 if it always was there; None: it
+    does not last.
 
     Up without a word before: the neighbour has come back soon, and knows nothing of what was said.
     """
 
     neighbour: BrokerId
     state: LinkState
-    is_lasting: bool = True
+    opened_us: int | None = 0
 
     @property
     def up(self) -> bool:

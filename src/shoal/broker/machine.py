@@ -129,6 +129,11 @@ class Broker:
         return self._strategy.obstacle
 
     @property
+    def is_leaving(self) -> bool:
+        """Whether the broker was about to leave when its driver stopped, and still is."""
+        return self._strategy.is_leaving
+
+    @property
     def successor(self) -> BrokerId | None:
         """The neighbour that would take this broker's place, where the system has one."""
         return self._strategy.successor
@@ -185,9 +190,11 @@ class Broker:
         match input:
             case TimerFired(key):
                 self._strategy.timer(key, now_us, out)
-            case LinkChanged(neighbour, LinkState.UP | LinkState.FAILED as state, False):
+            case LinkChanged(neighbour, LinkState.UP | LinkState.FAILED as state, None):
                 self._strategy.passing_link(neighbour, state, now_us, out)
-            case LinkChanged(neighbour, state):
+            case LinkChanged(neighbour, state, opened_us):
+                if state is LinkState.UP and opened_us:
+                    self._strategy.link_opened(neighbour, opened_us, now_us, out)
                 self._strategy.link(neighbour, state, now_us, out)
             case Returned(neighbour, carrier):
                 self._strategy.returned(neighbour, carrier, now_us, out)

@@ -135,6 +135,11 @@ class Strategy(Protocol):
     def link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
         """The link to a neighbour came up, failed or ended."""
 
+    def link_opened(
+        self, neighbour: BrokerId, opened_us: int, now_us: int, out: list[Effect]
+    ) -> None:
+        """A link that comes up next was opened on purpose then: of two words the later holds."""
+
     def passing_link(
         self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]
     ) -> None:
@@ -190,6 +195,10 @@ class Strategy(Protocol):
     @property
     def obstacle(self) -> str:
         """Why the broker cannot leave now; empty if it can, as far as it knows."""
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether the broker, which has just started, was about to leave before that."""
 
     @property
     def successor(self) -> BrokerId | None:
@@ -248,6 +257,10 @@ class BaseStrategy:
 
     def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None: ...
 
+    def link_opened(
+        self, neighbour: BrokerId, opened_us: int, now_us: int, out: list[Effect]
+    ) -> None: ...
+
     def passing_link(
         self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]
     ) -> None:
@@ -289,6 +302,10 @@ class BaseStrategy:
     @property
     def obstacle(self) -> str:
         return ""
+
+    @property
+    def is_leaving(self) -> bool:
+        return False
 
     @property
     def successor(self) -> BrokerId | None:

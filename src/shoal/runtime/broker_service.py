@@ -34,6 +34,7 @@ from shoal.runtime.doors.mqtt_door import MqttDoor, Permitted
 from shoal.runtime.doors.publishers import LivePublishers
 from shoal.runtime.doors.sockets.websocket import is_same_host
 from shoal.runtime.driving.timing.clock import Clock
+from shoal.runtime.forgetting import Forgetting
 from shoal.runtime.hosts import is_own_host
 from shoal.runtime.leaving import Leaving
 from shoal.runtime.links.costs import LinkCosts
@@ -54,6 +55,7 @@ from shoal.runtime.operations.memory import memory_of
 from shoal.runtime.operator import Operator
 from shoal.runtime.parts import journal_files, places, servers, spools, trace_writer
 from shoal.runtime.questions import Questions
+from shoal.runtime.rejoining import Rejoining
 from shoal.runtime.reloading import People, changes
 from shoal.runtime.retained import Retained
 from shoal.runtime.storage.clock_file import ClockFile
@@ -148,6 +150,7 @@ class BrokerService:
             self.door.clients.door.waits_for_links = lambda: self.links.is_waiting
         if self.spools is not None:
             self.spools.at_full = self.door.clients.refuse
+        self.forgetting = Forgetting(self.node, self.links, self.directory)
         # Told that the broker has left its network for good: its process is to end.
         self.at_left: Callable[[], None] = _nobody_is_told
         self.leaving = Leaving(
@@ -156,6 +159,7 @@ class BrokerService:
             self.links,
             self.couriers,
             self.directory,
+            self.forgetting,
             self._servers,
             self._has_left,
             network.no_joiners,
@@ -166,7 +170,15 @@ class BrokerService:
         self.links.register(self.ledger)
         self._access.register(self.ledger)
         retained = Retained(self.door)
-        self.operator = Operator(self.door, self.leaving, retained)
+        self.operator = Operator(self.door, self.leaving, self.forgetting, retained)
+        self._rejoining = Rejoining(
+            self.node,
+            self.links,
+            self.joining,
+            self._probes,
+            has_others=lambda: len(self.directory.places) > 1,
+            is_leaving=lambda: bool(self.leaving.stage),
+        )
         questions: dict[str, Page] = {
             **Questions(self.door, network.json).by_name,
             "retained": retained.page,
@@ -199,6 +211,9 @@ class BrokerService:
         """
         self._listeners.bind()
         await self._listeners.listen("admin")
+        if self.joining.stage == "left":
+            _log.error(self.joining.problem, extra={"next": "start it with --join"})
+            return
         sponsor = await self.joining.find(self._probes) if self.joining.stage else None
         if sponsor is not None:
             self.node.machine.expect(self._overlay.expected(self.network.neighbours(self.node.id)))
@@ -218,7 +233,12 @@ class BrokerService:
         if sponsor is not None:
             await self.joining.linked(sponsor, lambda: self.links.away)
             await self.joining.told(lambda: self.door.is_told)
-        await self._listeners.let_clients_in()
+        if self.node.machine.is_leaving:
+            self.leaving.resume()
+        else:
+            await self._listeners.let_clients_in()
+        if self._is_networked:
+            self._rejoining.start()
         for stranger in self.network.strangers(where.name for where in self.directory.places):
             _log.warning("a parameter names a broker that is not there", extra={"what": stranger})
         _log.info("started", extra={key: str(where) for key, where in self.listening.items()})
@@ -263,7 +283,7 @@ class BrokerService:
         return People(self._access.users, self._admin_access.operators)
 
     def _has_left(self) -> None:
-        self._overlay.forget()
+        self._overlay.leave(self.node.clock.now_us())
         self.at_left()
 
     def _is_elsewhere(self, where: Whereabouts) -> None:
@@ -298,6 +318,7 @@ class BrokerService:
         self._listeners.close()
         self.operator.stop()
         await self.leaving.stop()
+        await self._rejoining.stop()
         await self._costs.stop()
         self.door.shut_down()
         self.node.flush()

@@ -29,6 +29,7 @@ from shoal.model import BrokerId
 from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.federation.moving import Servers
 from shoal.runtime.doors.mqtt_door import MqttDoor
+from shoal.runtime.forgetting import Forgetting
 from shoal.runtime.links.couriers import Couriers
 from shoal.runtime.links.directory import Directory
 from shoal.runtime.links.peer_links import PeerLinks
@@ -71,6 +72,7 @@ class Leaving:
         links: PeerLinks,
         couriers: Couriers,
         directory: Directory,
+        forgetting: Forgetting,
         servers: Servers,
         left: Callable[[], None],
         never: str = "",
@@ -86,6 +88,7 @@ class Leaving:
         self._links = links
         self._couriers = couriers
         self._directory = directory
+        self._forgetting = forgetting
         self._servers = servers
         self._left = left
         self._never = never
@@ -119,8 +122,8 @@ class Leaving:
         if problems:
             return "; ".join(problems)
         for each in without:
-            _log.warning("treated as dead", extra={"neighbour": each})
-            self._links.depart(each)
+            if problem := await self._forgetting.forget(each):
+                return problem
         self._without |= {*without}
         if is_new:
             self.outcome, self._has_left = "", False
@@ -129,6 +132,12 @@ class Leaving:
             self._task = asyncio.create_task(self._leave())
             self._watch()
         return ""
+
+    def resume(self) -> None:
+        """The broker was killed as its neighbours took its place: it goes on to leave."""
+        self._links.no_joiners = f"{self._node.id} leaves its network"
+        self._task = asyncio.create_task(self._leave())
+        self._watch()
 
     async def abort(self, why: str = "by an operator") -> str:
         """Take the leave back; why that cannot be."""
@@ -234,7 +243,7 @@ class Leaving:
         away = self._links.away
         if away:
             return f"no link to {', '.join(away)}, which may come back"
-        return self._problem
+        return self._problem or self._obstacle
 
     @property
     def next_step(self) -> str:

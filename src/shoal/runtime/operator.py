@@ -16,6 +16,7 @@ from shoal.model import BrokerId
 from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.federation.moving import Moving
 from shoal.runtime.doors.mqtt_door import MqttDoor
+from shoal.runtime.forgetting import Forgetting
 from shoal.runtime.leaving import Leaving
 from shoal.runtime.operations.admin import OPERATOR
 from shoal.runtime.retained import Retained
@@ -31,9 +32,12 @@ _log = logging.getLogger(__name__)
 class Operator:
     """One broker's."""
 
-    def __init__(self, door: MqttDoor, leaving: Leaving, retained: Retained) -> None:
+    def __init__(
+        self, door: MqttDoor, leaving: Leaving, forgetting: Forgetting, retained: Retained
+    ) -> None:
         self._door = door
         self._leaving = leaving
+        self._forgetting = forgetting
         self._retained = retained
         # A drain that was announced, and is to begin.
         self._announced: asyncio.TimerHandle | None = None
@@ -44,6 +48,7 @@ class Operator:
         return {
             "leave": self._leave,
             "stay": self._stay,
+            "forget": self._forget,
             "move": self._move,
             "drain": self._drain,
             "undrain": self._undrain,
@@ -87,6 +92,9 @@ class Operator:
 
     async def _stay(self, said: Mapping[str, str]) -> str:
         return await self._leaving.abort()
+
+    async def _forget(self, said: Mapping[str, str]) -> str:
+        return await self._forgetting.forget(said.get("broker", ""), names(said.get("others", "")))
 
     async def leave_plan(self, query: Mapping[str, str]) -> Mapping[str, Any]:
         """What a leave would do now."""

@@ -120,7 +120,8 @@ class Whereabouts(msgspec.Struct, frozen=True):
     """Where a broker is, as it said at `at_us`, 0 for ever; or that it has left the network.
 
     It has when it leaves; `is_gone` when it has handed over all that it had, too.  `peers`, `admin`
-    and those for clients are addresses, empty where it does not listen.
+    and those for clients are addresses, empty where it does not listen.  Of a broker that an
+    operator has declared dead, the `successor` has its place.
     """
 
     name: BrokerId
@@ -133,6 +134,7 @@ class Whereabouts(msgspec.Struct, frozen=True):
     websocket: str = ""
     wss: str = ""
     is_gone: bool = False
+    successor: BrokerId = ""
 
     @property
     def doors(self) -> dict[str, str]:

@@ -65,6 +65,7 @@ def leave(
     A broker does not leave while a neighbour is not connected: wait, or say --without.  With
     --dry-run the exit code is 1 if the broker cannot leave.
     """
+    from shoal.cli.support.live.forgetting import forget_broker
     from shoal.cli.support.live.networks import read_network
     from shoal.runtime.addresses import read_address
 
@@ -90,9 +91,9 @@ def leave(
         asyncio.run(_abort(broker, there, caller.to(broker)))
         print(f"{broker} stays")
     else:
-        is_news = asyncio.run(
-            _leave(broker, there, others, without or (), caller, is_listed=broker in known)
-        )
+        for each in without or ():
+            asyncio.run(forget_broker(network, each, caller, at=broker))
+        is_news = asyncio.run(_leave(broker, there, others, caller, is_listed=broker in known))
         print(f"{broker} has left" if is_news else f"{broker} had left already")
 
 
@@ -158,7 +159,6 @@ async def _leave(
     broker: str,
     address: Address,
     others: Mapping[str, Address],
-    without: Sequence[str],
     caller: Caller,
     *,
     is_listed: bool,
@@ -168,7 +168,7 @@ async def _leave(
 
     try:
         await _check_name(broker, address, caller.to(broker))
-        problem = await ask_to_leave(address, caller.to(broker), without)
+        problem = await ask_to_leave(address, caller.to(broker))
     except OSError as error:
         # Of a name that is in no file nobody knows whether it was ever there.
         if is_listed and await _is_gone(broker, others, caller, 0):

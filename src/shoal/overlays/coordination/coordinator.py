@@ -238,7 +238,9 @@ class Coordinator:
 
     def leave(self, now_us: int, out: list[Effect]) -> None:
         """Leave the overlay; `Left` says when it has."""
-        if not self.is_leaving:
+        if self.is_out:
+            self._drain(out)
+        elif not self._is_leaving:
             self._is_leaving = True
             self._ask_to_leave(now_us, out)
 

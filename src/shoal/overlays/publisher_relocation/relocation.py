@@ -204,6 +204,14 @@ class Relocation(AroundTree):
         self.tree.stay(now_us, out)
 
     @property
+    def obstacle(self) -> str:
+        return self.tree.obstacle
+
+    @property
+    def is_leaving(self) -> bool:
+        return self.tree.is_leaving
+
+    @property
     def successor(self) -> BrokerId | None:
         return self.tree.successor
 

@@ -178,6 +178,11 @@ class SelfOrganising(AroundTree):
         else:
             self.overlay.timer(key, now_us, out)
 
+    def link_opened(
+        self, neighbour: BrokerId, opened_us: int, now_us: int, out: list[Effect]
+    ) -> None:
+        self.overlay.link_opened(neighbour, opened_us, out)
+
     def link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
         self.overlay.link(neighbour, state, now_us, out)
         self.decisions.linked(now_us)
@@ -202,6 +207,14 @@ class SelfOrganising(AroundTree):
 
     def stay(self, now_us: int, out: list[Effect]) -> None:
         self.tree.stay(now_us, out)
+
+    @property
+    def obstacle(self) -> str:
+        return self.tree.obstacle
+
+    @property
+    def is_leaving(self) -> bool:
+        return self.tree.is_leaving
 
     @property
     def successor(self) -> BrokerId | None:

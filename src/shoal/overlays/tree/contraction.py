@@ -111,7 +111,7 @@ class Contraction:
         tables.forget_told(leaver)
         propagation.relink(leaver, change.others)
         propagation.turned = {leaver: change.others}
-        out.append(Recall(leaver))
+        out.append(Recall(leaver, moves=change.is_dead))
         propagation.forget(leaver, out)
         self._exchange.unlinked(leaver)
 
@@ -127,7 +127,7 @@ class Contraction:
         propagation.hearsay.rename(leaver, decider)
         propagation.relink(leaver, (decider,))
         propagation.turned = {leaver: (decider,)}
-        out.append(Recall(leaver))
+        out.append(Recall(leaver, moves=change.is_dead))
         self._exchange.unlinked(leaver)
 
 

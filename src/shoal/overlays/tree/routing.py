@@ -301,6 +301,14 @@ class TreeRouting(PlainLinks, BaseStrategy):
         self.changes.stay(now_us, out)
 
     @property
+    def obstacle(self) -> str:
+        return self.changes.problem
+
+    @property
+    def is_leaving(self) -> bool:
+        return self.changes.is_leaving
+
+    @property
     def successor(self) -> BrokerId | None:
         return self.changes.successor
 

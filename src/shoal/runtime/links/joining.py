@@ -2,6 +2,7 @@
 
 | stage | until |
 | --- | --- |
+| left | an operator starts it with --join: it has left, and its folder says so |
 | asking | a member takes it in: it asks every broker that it knows, in turn, again and again |
 | linking | its link to that member has come up for the first time |
 | retained | it knows what is retained, or has waited long enough |
@@ -75,6 +76,8 @@ class Joining:
     ) -> None:
         is_new = bool(joins) and not (overlay.links or overlay.ended)
         self.stage = "asking" if is_new or overlay.joins is not None else ""
+        if overlay.has_left and not self.stage:
+            self.stage = "left"
         # Why each of those that were asked last did not take the broker in.
         self.problems: dict[Join, str] = {}
         self._broker = broker
@@ -88,6 +91,14 @@ class Joining:
         self._random = Random()
 
     # --- steps --------------------------------------------------------------------------------
+
+    def begin_again(self) -> None:
+        """All links of a running broker have ended: it is to be taken in once more."""
+        self.stage, self._since_us = "asking", self._clock.now_us()
+
+    def end(self) -> None:
+        """It is a member, as far as is known."""
+        self.stage = ""
 
     async def find(self, probes: Probes) -> BrokerId:
         """Ask until a member takes the broker in; note the link to it."""
@@ -164,6 +175,8 @@ class Joining:
                 return f"a member that takes it in ({asked or 'nobody has answered yet'})"
             case "linking":
                 return "its first link"
+            case "left":
+                return f"a network: {self._broker} has left the network"
             case "retained":
                 return "what is retained"
         return ""
@@ -173,6 +186,7 @@ class Joining:
         advice = {
             "asking": "start one of these, or start this broker again with another --join",
             "linking": f"it asks again if the link is not up within {FIRST_LINK_S:g} s",
+            "left": "to have it join again, start it with --join",
             "retained": f"clients are let in after {RETAINED_S:g} s at the latest",
         }
         since_us = self._clock.now_us() - self._since_us if self.stage else 0

@@ -90,11 +90,11 @@ class PeerLinks:
         port = self._server.sockets[0].getsockname()[1]
         for neighbour in self.overlay.neighbours(self._settings.neighbours):
             if neighbour not in self._links:  # the machine has not opened it as it started
-                self._start_link(neighbour)
+                self.start_link(neighbour)
         self._ticking = asyncio.get_running_loop().call_later(TICK_S, self._tick)
         return Address((listen.address if isinstance(listen, Bound) else listen).host, port)
 
-    def _start_link(self, neighbour: BrokerId) -> None:
+    def start_link(self, neighbour: BrokerId) -> None:
         """Bring a link up that was there before this broker started, or is to be."""
         row = self.overlay.links.get(neighbour)
         opened_us = 0 if row is None else row.opened_us
@@ -150,7 +150,8 @@ class PeerLinks:
                 self._make_last(link, self.overlay.stamp(neighbour, now_us), address)
             return
         if not self._dialling.knows(neighbour, address):
-            self._node.bring(LinkChanged(neighbour, LinkState.FAILED, is_lasting))
+            opened_us = 0 if is_lasting else None
+            self._node.bring(LinkChanged(neighbour, LinkState.FAILED, opened_us))
             return
         if link is None or link.is_gone:
             opened_us = self.overlay.stamp(neighbour, now_us) if is_lasting else None
@@ -188,11 +189,11 @@ class PeerLinks:
             self._dialling.see_to(link)
             self._flush_soon(link)
 
-    def depart(self, neighbour: BrokerId) -> None:
+    def drop(self, neighbour: BrokerId) -> None:
         """A neighbour that is not connected is dead, as an operator says."""
         link = self._links.get(neighbour)
         if link is not None and not link.is_gone:
-            self._note_end(link)
+            self._changed(link, link.session.vanish())
             self._dialling.see_to(link)
 
     def recall(self, neighbour: BrokerId, over: BrokerId | None, *, moves: bool) -> None:
@@ -309,7 +310,7 @@ class PeerLinks:
         """A link that was opened, and does not last, has ended or did not come up."""
         if self._links.get(link.session.neighbour) is link:
             self._forget(link)  # before it is told: who hears of it may open it again
-            failed = LinkChanged(link.session.neighbour, LinkState.FAILED, is_lasting=False)
+            failed = LinkChanged(link.session.neighbour, LinkState.FAILED, None)
             self._node.bring(failed)
 
     def _forget(self, link: Link) -> None:
@@ -327,7 +328,9 @@ class PeerLinks:
     def _note_end(self, link: Link) -> None:
         """The link has ended without a word: its other end does not come back over it."""
         self._changed(link, link.session.vanish())
-        self._node.bring(Departed(link.session.neighbour))
+        neighbour = link.session.neighbour
+        successor = "" if self.directory is None else self.directory.successor(neighbour)
+        self._node.bring(Departed(neighbour, "" if successor == self._node.id else successor))
 
     def _say_hello(self, connection: PeerConnection, link: Link) -> None:
         if link.connection is not None:

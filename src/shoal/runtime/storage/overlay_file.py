@@ -45,6 +45,7 @@ class _Contents(msgspec.Struct):
     brokers: dict[BrokerId, Whereabouts] = msgspec.field(default_factory=dict)
     facts: dict[str, Any] = msgspec.field(default_factory=dict)
     joins: dict[BrokerId, str] | None = None
+    left_us: int = 0
 
 
 class Overlay:
@@ -77,9 +78,14 @@ class Overlay:
         """Members over which the broker is to join, and their addresses; None once it has."""
         return self._contents.joins
 
+    @property
+    def has_left(self) -> bool:
+        """Whether the broker has left its network, and has not been told to join again."""
+        return self._contents.left_us > 0
+
     def begins_to_join(self, over: Mapping[BrokerId, str]) -> None:
         """The broker is to join a network, until its first link has come up."""
-        self._contents.joins = dict(over)
+        self._contents.joins, self._contents.left_us = dict(over), 0
         self._write()
 
     def joins_over(
@@ -157,13 +163,12 @@ class Overlay:
         self._contents.facts = dict(facts)
         self._write()
 
-    def forget(self) -> None:
+    def leave(self, now_us: int) -> None:
         """The broker has left: if it ever comes again, it is a new one."""
         for each in (self.links, self.ended, self.brokers, self._contents.facts):
             each.clear()
-        self._contents.joins = None
-        if self._path is not None:
-            self._path.unlink(missing_ok=True)
+        self._contents.joins, self._contents.left_us = None, now_us
+        self._write()
 
     def _write(self) -> None:
         if self._path is None:
