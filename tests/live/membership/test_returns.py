@@ -1,0 +1,70 @@
+"""Brokers that left and are run again by the same command: they join, or say why not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.live.membership.days import BOUND_S, SYSTEMS, Day, day
+
+# A broker of the network file, one that joins when it comes back, and one that had joined before.
+ROLES = {"founder": "B3", "rejoins": "B3", "joined": "J1"}
+
+
+def _begin(today: Day, role: str) -> str:
+    today.grow_old()
+    if role == "joined":
+        today.join("J1", "B2")
+        today.are_linked()
+        today.publish_at("J1")
+        today.go_on()
+    if role == "rejoins":
+        today.network.rejoin("B3", "B2")
+    return ROLES[role]
+
+
+def _is_back(today: Day, name: str, role: str) -> bool:
+    """Whether it is linked; a broker of the file may say instead that it has left."""
+    if role == "founder" and today.is_back_or_says_that_it_left(name):
+        return False
+    today.are_linked()
+    return True
+
+
+@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_a_broker_comes_back_by_the_same_command_without_its_first_life(
+    tmp_path: Path, system: str, role: str
+) -> None:
+    """It has the retained values of today, as each other broker has, and not those it left with."""
+    with day(tmp_path, system) as today:
+        name = _begin(today, role)
+        with today.network.client(name, "first", 0) as first:
+            for value in ("kept", "cleared", "changed"):
+                first.paho.publish(f"state/{value}", b"1", 1, retain=True).wait_for_publish(BOUND_S)
+            today.wait("B1 has what is retained", lambda: len(today.retained("B1")) == 3)
+        today.leave(name)
+        with today.network.client("B1", "second", 0) as second:
+            for value, payload in (("cleared", b""), ("changed", b"2"), ("new", b"2")):
+                second.paho.publish(f"state/{value}", payload, 1, True).wait_for_publish(BOUND_S)
+        today.run_again(name)
+        if _is_back(today, name, role):
+            # Ready is ready: it is not asked later.
+            found = {"state/kept": b"1", "state/changed": b"2", "state/new": b"2"}
+            assert today.retained(name) == found == today.retained("B1")
+            today.go_on()
+            today.all_hear_all()
+
+
+@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_a_supervisor_runs_a_broker_again_at_once_that_has_left(
+    tmp_path: Path, system: str, role: str
+) -> None:
+    with day(tmp_path, system) as today:
+        name = _begin(today, role)
+        today.leave(name, then=lambda: today.run_again(name))
+        if _is_back(today, name, role):
+            today.go_on()
+            today.all_hear_all()
