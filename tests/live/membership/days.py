@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from itertools import count, pairwise
+from itertools import count, pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ import paho.mqtt.client as paho
 
 from shoal.overlays.registry import MODULES
 from shoal.runtime.supervisor import get_json
+from tests.examples import at_length
 from tests.runtime.processes import SHOAL, Client, Processes, not_started
 from tests.systems import with_cycles
 
@@ -40,6 +41,16 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "bluedove": {"dimensions": [{"attribute": "x", "low": 0, "high": 10}]},
 }
 _tokens = count(1)
+
+
+def systems(*named: str) -> list[Any]:
+    """These systems, and in the soak all others."""
+    return [*named, *at_length(each for each in SYSTEMS if each not in named)]
+
+
+def cases(named: list[tuple[str, str]], values: Iterable[str]) -> list[Any]:
+    """These pairs of a system and a value, and in the soak all others."""
+    return [*named, *at_length(each for each in product(SYSTEMS, values) if each not in named)]
 
 
 class Publisher:
@@ -223,11 +234,16 @@ class Day:
         second.stdout.close()
         return code != 0
 
-    def until_log(self, name: str, text: str) -> None:
-        """Wait until a broker logs something, once more than now; not for long."""
-        before = self.network.log(name).count(text)
-        deadline_s = time.monotonic() + MIDDLE_S
-        while self.network.log(name).count(text) == before and time.monotonic() < deadline_s:
+    def until_log(self, name: str, text: str, operation: Callable[[], None]) -> None:
+        """Begin an operation, and wait until a broker logs something of it; not for long."""
+
+        def count_now() -> int:
+            path = self.network.folder / f"{name}.log"
+            return path.read_text(encoding="utf-8").count(text) if path.exists() else 0
+
+        before, deadline_s = count_now(), time.monotonic() + MIDDLE_S
+        operation()
+        while count_now() == before and time.monotonic() < deadline_s:
             time.sleep(0.001)
 
     # --- what must hold -------------------------------------------------------------------------

@@ -14,7 +14,7 @@ left.  At the end of each day every broker hears every broker.  All days: `make 
 
 from __future__ import annotations
 
-import signal
+import subprocess
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
@@ -58,8 +58,7 @@ def _begin(today: Day, command: str, role: str) -> str:
 
 def _join(today: Day, name: str, way: str) -> None:
     if way == "killed":
-        today.network.run(name)
-        today.until_log(name, '"event": "link up"')
+        today.until_log(name, '"event": "link up"', lambda: today.network.run(name))
         today.network.kill(name)
     today.run_again(name)
     if way == "twice":
@@ -67,17 +66,18 @@ def _join(today: Day, name: str, way: str) -> None:
 
 
 def _leave(today: Day, name: str, way: str) -> None:
-    leaving = begin_leave(today.network, name)
-    if way == "killed":
-        today.until_log(name, '"event": "leaving"')
-        today.network.kill(name, how=signal.SIGKILL)
-        leaving.communicate(timeout=60)
-        if leaving.returncode:  # else it had left before it was killed
-            today.run_again(name)
-            today.leave(name)
-        return
     again = begin_leave(today.network, name) if way == "twice" else None
-    today.await_leave(name, leaving)
+    if way != "killed":
+        today.leave(name)
+    else:
+        begun: list[subprocess.Popen[str]] = []
+        today.until_log(
+            name, '"event": "leaving"', lambda: begun.append(begin_leave(today.network, name))
+        )
+        today.network.kill(name)
+        today.run_again(name)
+        begun[0].communicate(timeout=60)
+        today.leave(name)
     if again is not None:
         said, _ = again.communicate(timeout=60)
         # One that the file does not list may be gone before it is asked.
