@@ -35,7 +35,7 @@ MOST_UNACKNOWLEDGED = 20
 # Subscriptions travel: a probe is published again and again.
 PROBE_S = 0.25
 POLL_S = 0.1
-# What is killed in the middle of an operation is killed by then.
+# The middle of an operation: a process is killed by then at the latest.
 MIDDLE_S = 3.0
 SETTINGS: dict[str, dict[str, Any]] = {
     "bluedove": {"dimensions": [{"attribute": "x", "low": 0, "high": 10}]},
@@ -127,7 +127,7 @@ class Subscriber:
         self._came.setdefault(message.topic, set()).add(int(message.payload))
 
     def lacks(self, publishers: Iterable[Publisher]) -> dict[str, set[int]]:
-        """What publishers have had acknowledged, and has not come."""
+        """The acknowledged publications that have not come, by topic."""
         return {
             each.topic: missing
             for each in publishers
@@ -313,7 +313,7 @@ class Day:
                 raise AssertionError(f"these do not hear those: {deaf}\n{error}") from None
 
     def has_all(self, subscriber: Subscriber) -> None:
-        """What is acknowledged until now comes to a subscriber."""
+        """A subscriber gets all publications that are acknowledged until now."""
         publishers = self.publishers.values()
         owed = subscriber.lacks(publishers)
 
@@ -353,7 +353,7 @@ class Day:
         return AssertionError("\n".join([what, *map(self.describe, self.brokers)]))
 
     def describe(self, broker: str) -> str:
-        """A line of what a broker's status says."""
+        """A broker's status in one line."""
         process = self.network.running[broker]
         if process.poll() is not None:
             last = self.network.log(broker).splitlines()[-1:]
@@ -371,7 +371,7 @@ class Day:
 
 
 def status_of(network: Processes, broker: str) -> dict[str, Any] | None:
-    """What a broker says of itself; None where nothing answers."""
+    """The status of a broker; None where nothing answers."""
 
     async def ask() -> dict[str, Any]:
         address = network.network.broker(broker).address("admin")
@@ -379,7 +379,7 @@ def status_of(network: Processes, broker: str) -> dict[str, Any] | None:
         async with asyncio.timeout(BOUND_S):
             return await get_json(address, "/status")
 
-    with suppress(OSError, ValueError):
+    with suppress(OSError):
         return asyncio.run(ask())
     return None
 

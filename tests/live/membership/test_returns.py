@@ -62,7 +62,7 @@ def test_a_broker_comes_back_by_the_same_command_without_its_first_life(
                 second.paho.publish(f"state/{value}", payload, 1, True).wait_for_publish(BOUND_S)
         today.run_again(name)
         if _is_back(today, name, role):
-            # Ready is ready: it is not asked later.
+            # A ready broker has these values at once.
             found = {"state/kept": b"1", "state/changed": b"2", "state/new": b"2"}
             assert today.retained(name) == found == today.retained("B2")
             today.go_on()
