@@ -29,6 +29,8 @@ from tests.runtime.forked import Forked
 from tests.runtime.live import PATIENCE_S, status_of
 
 SHOAL = (sys.executable, "-m", "shoal.cli.main")
+# A broker listens within a second, and waits for others at most as long as for a member.
+STARTS_S = 60
 
 
 class Processes:
@@ -63,6 +65,14 @@ class Processes:
         """Start a new broker, which knows some of the others."""
         self.joining(name, *over)
         self.start(name)
+
+    def add_joiner(self, name: str, over: str) -> None:
+        """Choose the command of a new broker, which knows one of the others."""
+        self.joining(name, over)
+
+    def rejoin(self, name: str, over: str) -> None:
+        """Have a broker of the network file join over another one, when it is run again."""
+        self._joined[name] = ["--join", f"{over}={self.network.broker(over).peers}"]
 
     def joining(self, name: str, *over: str) -> list[str]:
         """The options with which a new broker is started; the same each time."""
@@ -100,19 +110,31 @@ class Processes:
 
     def start(self, *names: str, awaits: bool = True) -> None:
         """Start brokers, and wait until they take clients in, or at least answer (`awaits`)."""
-        for name in names:
-            words = ("serve", str(self._paths.get(name, self.path)), "--broker", name)
-            self.running[name] = Forked(
-                (*words, *self._joined.get(name, ())), self.folder / f"{name}.log"
-            )
+        self.run(*names)
         if not awaits:
             for name in names:
                 self.status(name)
             return
         for name in names:
-            stdout = self.running[name].stdout
-            listening = [stdout.readline() for _ in range(3)]
-            assert listening[-1].startswith(f"{name} mqtt "), self.log(name)
+            assert self._listens(name), f"{name} takes no clients in; {self.log(name)}"
+
+    def _listens(self, name: str) -> bool:
+        """Whether a broker says in time that it takes clients in; one that joins may never."""
+        stdout, listening = self.running[name].stdout, list[str]()
+        reading = threading.Thread(
+            target=lambda: listening.extend(stdout.readline() for _ in range(3)), daemon=True
+        )
+        reading.start()
+        reading.join(STARTS_S)
+        return bool(listening) and listening[-1].startswith(f"{name} mqtt ")
+
+    def run(self, *names: str) -> None:
+        """Run brokers by their commands, and wait for nothing."""
+        for name in names:
+            words = ("serve", str(self._paths.get(name, self.path)), "--broker", name)
+            self.running[name] = Forked(
+                (*words, *self._joined.get(name, ())), self.folder / f"{name}.log"
+            )
 
     def lay_cable(self, name: str, other: str) -> Cable:
         """From now on a broker that is started, with the smaller name, dials another over this."""
