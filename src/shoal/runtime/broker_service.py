@@ -319,6 +319,7 @@ class BrokerService:
         self.operator.stop()
         await self.leaving.stop()
         await self._rejoining.stop()
+        await self.forgetting.stop()
         await self._costs.stop()
         self.door.shut_down()
         self.node.flush()
@@ -405,6 +406,7 @@ class BrokerService:
             ],
             "joining": self.joining.status(),
             "leaving": self.leaving.status(),
+            "forgetting": self.forgetting.status(),
             "clients": self.operator.status(),
             "is_holding": self.node.is_holding,
             "tables": tables,

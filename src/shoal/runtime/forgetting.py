@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Collection
+from typing import Any
 
 from shoal.broker.effects import Dead
 from shoal.model import BrokerId
@@ -34,14 +35,45 @@ class Forgetting:
         self._node = node
         self._links = links
         self._directory = directory
+        self._task: asyncio.Task[str] | None = None
+        # The broker that is, or was last, to be forgotten here, and what came of that.
+        self._dead: BrokerId = ""
+        self._problem = ""
 
-    async def forget(self, dead: BrokerId, others: Collection[BrokerId] = ()) -> str:
-        """Declare a broker dead that these others were linked to, too; why that cannot be."""
+    def begin(self, dead: BrokerId, others: Collection[BrokerId] = ()) -> str:
+        """Declare a broker dead that these others were linked to, too; why that cannot begin."""
         if dead == self._node.id:
             return f"{dead} answers, and is not dead"
-        problem = await self._take_its_place(dead, others)
-        if problem:
-            return f"{dead} cannot be forgotten: {problem}"
+        if self._is_under_way and dead != self._dead:
+            return f"it is about to forget {self._dead}"
+        if not self._is_under_way:
+            self._dead, self._problem = dead, ""
+            self._task = asyncio.create_task(self.forget(dead, others))
+        return ""
+
+    @property
+    def _is_under_way(self) -> bool:
+        return self._task is not None and not self._task.done()
+
+    def status(self) -> dict[str, Any]:
+        """What `shoal status` shows of it, and `shoal forget` waits for."""
+        return {
+            "broker": self._dead,
+            "is_under_way": self._is_under_way,
+            "problem": self._problem,
+        }
+
+    async def stop(self) -> None:
+        """Go no further."""
+        if self._task is not None and not self._task.done():
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def forget(self, dead: BrokerId, others: Collection[BrokerId] = ()) -> str:
+        """The same, until it is done; why it is not."""
+        self._problem = await self._take_its_place(dead, others)
+        if self._problem:
+            return f"{dead} cannot be forgotten: {self._problem}"
         _log.warning("declared dead", extra={"name_of_broker": dead})
         now_us = self._node.clock.now_us()
         self._links.tell([self._directory.declare_dead(dead, self._node.id, now_us)])

@@ -94,7 +94,7 @@ class Operator:
         return await self._leaving.abort()
 
     async def _forget(self, said: Mapping[str, str]) -> str:
-        return await self._forgetting.forget(said.get("broker", ""), names(said.get("others", "")))
+        return self._forgetting.begin(said.get("broker", ""), names(said.get("others", "")))
 
     async def leave_plan(self, query: Mapping[str, str]) -> Mapping[str, Any]:
         """What a leave would do now."""

@@ -322,11 +322,10 @@ class Coordinator:
     ) -> None:
         """A neighbour is dead, as an operator says: take its place among these others.
 
+        Whether it is connected the driver knows better: it may wait for it to come back.
         ProtocolError when that cannot begin; `problem` says why it has not been done.
         """
         host = self._host
-        if host.is_connected(broker):
-            raise ProtocolError(f"{broker} is connected")
         if broker not in host.neighbours and broker not in host.away:
             raise ProtocolError(f"{broker} is no neighbour")
         if reason := self._why_busy(but=broker):
@@ -550,7 +549,8 @@ class Coordinator:
         self._change, self.stage = change, Stage.IN_DOUBT
         self._host.record(out)
         is_leaver = self._broker == change.leaver
-        self._hold((decider,) if is_leaver else (decider, change.leaver), out)
+        is_heard = not (is_leaver or change.is_dead)
+        self._hold((decider, change.leaver) if is_heard else (decider,), out)
         facts = self._host.facts(change) if is_leaver or change.is_dead else Facts()
         out.append(Send(decider, Ready(change.key, self._host.since_us(decider), facts)))
         out.append(SetTimer(TIMER, now_us + ASK_US))
@@ -570,10 +570,7 @@ class Coordinator:
                 return _why_away(host.away)
         elif decider in neighbours:
             return f"it is linked to {decider} already"
-        elif change.is_dead:
-            if host.is_connected(change.leaver):
-                return f"{change.leaver} is connected"
-        elif change.leaver not in neighbours or not host.is_connected(change.leaver):
+        elif not change.is_dead and not host.is_connected(change.leaver):
             return f"it is not linked to {change.leaver}"
         return host.obstacle_to(change.leaver, is_dead=change.is_dead)
 

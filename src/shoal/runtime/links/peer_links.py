@@ -34,6 +34,8 @@ from shoal.runtime.storage.spool_files import Spools
 from shoal.runtime.tls.listener import Listener
 
 TICK_S = 1.0
+# A broker that waits for the other end to connect for so long connects itself.
+ASK_US = 3_000_000
 
 _log = logging.getLogger(__name__)
 
@@ -353,6 +355,8 @@ class PeerLinks:
                 _log.warning("the other end has left", extra={"neighbour": neighbour})
                 self._note_end(link)
             self._to_flush[link] = None
+            if link.is_lasting and link.is_lost_since(now_us - ASK_US):
+                self._dialling.dial(link)  # the other end should, and may have ended the link
             if link.session.is_silent(now_us) and link.connection is not None:
                 link.connection.abort("silent")
             if link.is_over(now_us):
