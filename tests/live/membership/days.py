@@ -223,7 +223,7 @@ class Day:
 
     def run_again(self, name: str) -> None:
         """Run a broker by its command, as an operator or a supervisor does."""
-        self.network.start(name)
+        self.network.start(name, awaits=False)
 
     def is_refused_twice(self, name: str) -> bool:
         """Whether a broker's command ends with a reason while the broker runs."""
