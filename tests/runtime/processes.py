@@ -61,6 +61,11 @@ class Processes:
 
     def join(self, name: str, over: str) -> None:
         """Start a new broker, which knows one of the others."""
+        self.add_joiner(name, over)
+        self.start(name)
+
+    def add_joiner(self, name: str, over: str) -> None:
+        """Choose the command of a new broker, which knows one of the others."""
         keys, ports = ("peers", "mqtt", "admin"), free_ports("127.0.0.1", 3)
         listeners = {key: f"127.0.0.1:{port}" for key, port in zip(keys, ports, strict=True)}
         section = BrokerSection(name=name, **listeners)
@@ -71,7 +76,10 @@ class Processes:
         self._joined[name] = ["--join", f"{over}={address}"]
         for key, where in listeners.items():
             self._joined[name] += ["--listen", f"{key}={where}"]
-        self.start(name)
+
+    def rejoin(self, name: str, over: str) -> None:
+        """Have a broker of the network file join over another one, when it is run again."""
+        self._joined[name] = ["--join", f"{over}={self.network.broker(over).peers}"]
 
     def status(self, name: str) -> dict[str, Any]:
         return asyncio.run(status_of(self.network.broker(name).address("admin")))
@@ -81,15 +89,20 @@ class Processes:
         return not self.status(name)["missing"]
 
     def start(self, *names: str) -> None:
+        """Run brokers, and wait until each takes clients in."""
+        self.run(*names)
+        for name in names:
+            stdout = self.running[name].stdout
+            listening = [stdout.readline() for _ in range(3)]
+            assert listening[-1].startswith(f"{name} mqtt "), self.log(name)
+
+    def run(self, *names: str) -> None:
+        """Run brokers by their commands, and wait for nothing."""
         for name in names:
             words = ("serve", str(self._paths.get(name, self.path)), "--broker", name)
             self.running[name] = Forked(
                 (*words, *self._joined.get(name, ())), self.folder / f"{name}.log"
             )
-        for name in names:
-            stdout = self.running[name].stdout
-            listening = [stdout.readline() for _ in range(3)]
-            assert listening[-1].startswith(f"{name} mqtt "), self.log(name)
 
     def lay_cable(self, name: str, other: str) -> Cable:
         """From now on a broker that is started, with the smaller name, dials another over this."""
