@@ -44,7 +44,7 @@ class Broker:
     """One broker.
 
     `neighbours` are the brokers it has links to when it starts, `expected` those to which links
-    will come up; `seed` starts the randomness that its system may use, and `outcomes` makes what it
+    will come up; one that is no founder joins a network that is there.  `seed` starts the randomness that its system may use, and `outcomes` makes what it
     may route by.  If it `joins`, what can be is sent together (`together.py`): without, messages
     are those that the papers count.
     """
@@ -59,11 +59,14 @@ class Broker:
         outcomes: OutcomesFactory = Outcomes,
         *,
         joins: bool = False,
+        is_founder: bool = True,
     ) -> None:
         self.id = broker_id
         self._joins = joins
         random = Random(f"{seed}/{broker_id}")
-        self._strategy = system(BrokerContext(broker_id, neighbours, random, expected, outcomes))
+        self._strategy = system(
+            BrokerContext(broker_id, neighbours, random, expected, outcomes, is_founder)
+        )
         self._receive_batch = self._strategy.receive_batch
         self._now_us = 0
 
