@@ -44,9 +44,9 @@ class Broker:
     """One broker.
 
     `neighbours` are the brokers it has links to when it starts, `expected` those to which links
-    will come up; one that is no founder joins a network that is there.  `seed` starts the randomness that its system may use, and `outcomes` makes what it
+    will come up; `seed` starts the randomness that its system may use, and `outcomes` makes what it
     may route by.  If it `joins`, what can be is sent together (`together.py`): without, messages
-    are those that the papers count.
+    are those that the papers count.  A broker that is no founder joins the network.
     """
 
     def __init__(

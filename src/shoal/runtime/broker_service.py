@@ -96,7 +96,9 @@ class BrokerService:
             overlay, network.neighbours(name), join, clock.now_us()
         )
         expected = overlay.expected(network.neighbours(name))
-        machine = Broker(name, (), network.factory, network.seed, expected, joins=True)
+        founder = overlay.is_founder
+        factory = network.factory(is_founder=founder)
+        machine = Broker(name, (), factory, network.seed, expected, joins=True, is_founder=founder)
         limits, has_cycles = network.bounds, system.shape.has_cycles
         admits_bytes = limits.high_bytes if has_cycles else None
         self.node = Node(machine, clock, self.trace, admits_bytes, system.shown_rows)

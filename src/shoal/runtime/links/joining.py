@@ -32,6 +32,7 @@ def join_once(overlay: Overlay, given: Sequence[BrokerId], join: Join, now_us: i
     """
     if overlay.links or overlay.ended:
         return False
+    overlay.comes_later()
     for neighbour in given:
         overlay.has_ended(neighbour, 0)
     overlay.opened(join.broker, now_us, str(join.address))

@@ -44,6 +44,7 @@ class _Contents(msgspec.Struct):
     ended: dict[BrokerId, int] = msgspec.field(default_factory=dict)
     brokers: dict[BrokerId, Whereabouts] = msgspec.field(default_factory=dict)
     facts: dict[str, Any] = msgspec.field(default_factory=dict)
+    is_founder: bool = True
 
 
 class Overlay:
@@ -117,6 +118,16 @@ class Overlay:
         self._write()
 
     @property
+    def is_founder(self) -> bool:
+        """Whether the broker was there when its network began; a broker that has joined was not."""
+        return self._contents.is_founder
+
+    def comes_later(self) -> None:
+        """The broker joins a network, and is no founder of it, also when it starts again."""
+        self._contents.is_founder = False
+        self._write()
+
+    @property
     def facts(self) -> Mapping[str, Any]:
         """What the system has said last that it must not forget."""
         return self._contents.facts
@@ -130,6 +141,7 @@ class Overlay:
         """The broker has left: if it ever comes again, it is a new one."""
         for each in (self.links, self.ended, self.brokers, self._contents.facts):
             each.clear()
+        self._contents.is_founder = True
         if self._path is not None:
             self._path.unlink(missing_ok=True)
 

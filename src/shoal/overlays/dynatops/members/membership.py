@@ -6,6 +6,11 @@ of two views the later one holds, whoever made it; who is alive and not in it as
 No step waits for anybody: views need no agreement, as publications that are under way in one are
 sent again in the next.
 
+The founders of a network begin in view 0, and brokers that join in none.  A member remembers its
+last view on disk and starts in that one: so a network that starts again is as it was, with brokers
+that have joined and without founders that have left.  No two views have one age: the maker of a
+view is in it, remembers it, and makes a later one next.
+
 | who | hears | does |
 | --- | --- | --- |
 | a member | a link to a member is lost | sends nothing more over it in this view; LinkLost |
@@ -22,8 +27,9 @@ joins, leaves or dies makes such a change, too.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from typing import Any
 
-from shoal.broker.effects import Effect, Left, LinkReady, LinkState, Send, SetTimer
+from shoal.broker.effects import Effect, Left, LinkReady, LinkState, Remember, Send, SetTimer
 from shoal.broker.strategy import BrokerContext, ProtocolError, unexpected
 from shoal.model import BrokerId
 from shoal.overlays.dynatops.members.links import OwnLinks
@@ -38,7 +44,7 @@ from shoal.overlays.dynatops.messages import (
     ViewSaid,
 )
 from shoal.overlays.dynatops.parameters import ViewParameters
-from shoal.overlays.dynatops.view import Age, Places, View
+from shoal.overlays.dynatops.view import Age, Places, View, known_view
 
 # The manager and who takes its place: everybody is linked to so many.
 MANAGERS = 2
@@ -86,9 +92,12 @@ class Membership:
         self.may_have_been = False
         first = parameters.brokers or tuple(sorted({self.broker, *context.neighbours}))
         view = View(0, "", first, per_gateway=parameters.per_gateway)
-        self.view: View | None = view if self.broker in first else None
-        self.latest = self.view
-        self.places = None if self.view is None else place(self.view)
+        self._stand(view if context.is_founder and self.broker in first else None)
+
+    def _stand(self, view: View | None) -> None:
+        """This broker starts in a view, or outside until members take it in."""
+        self.view = self.latest = view
+        self.places = None if view is None else self._place(view)
 
     @property
     def others(self) -> tuple[BrokerId, ...]:
@@ -104,8 +113,12 @@ class Membership:
 
     # --- inputs -------------------------------------------------------------------------------
 
-    def start(self, now_us: int, out: list[Effect]) -> None:
+    def start(self, facts: Mapping[str, Any], now_us: int, out: list[Effect]) -> None:
         self.life = now_us
+        known = known_view(facts, self._parameters.per_gateway)
+        if known is not None:
+            self.may_have_been = True
+            self._stand(known)
         if self.others:
             self._wait(now_us, out)
         for neighbour in self.links.linked:
@@ -180,6 +193,8 @@ class Membership:
     def _greeted(self, neighbour: BrokerId, life: int, out: list[Effect]) -> None:
         self.met[neighbour] = life
         known = self._lives.setdefault(neighbour, life)
+        if known != life:
+            self._leavers.discard(neighbour)  # its earlier life wanted to leave
         if known == life:
             self._down.discard(neighbour)
         elif neighbour in self.others:
@@ -391,6 +406,7 @@ class Membership:
         self._has_asked = False
         self.view = view
         self.places = self._place(view)
+        out.append(Remember(view.facts))
         self.links.broken.clear()
         self._lost_elsewhere.clear()
         self._is_renewing = False
