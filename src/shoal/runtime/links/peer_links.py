@@ -146,6 +146,9 @@ class PeerLinks:
             if is_lasting and not link.is_lasting:
                 self._make_last(link, self.overlay.stamp(neighbour, now_us), address)
             return
+        if link is None and neighbour in self.overlay.neighbours(self._settings.neighbours):
+            self._start_link(neighbour)  # it has one record, whoever asks for it first
+            return
         if not self._dialling.knows(neighbour, address):
             self._node.bring(LinkChanged(neighbour, LinkState.FAILED))
             return
