@@ -153,6 +153,10 @@ class Leave(msgspec.Struct, frozen=True):
     """
 
 
+class Stay(msgspec.Struct, frozen=True):
+    """The broker takes its leave back; `Answered` answers, at once."""
+
+
 class Order(msgspec.Struct, frozen=True):
     """An operator orders what only the system knows how to do; `Answered` answers, at once."""
 
@@ -172,6 +176,7 @@ Input = (
     | Costs
     | Departed
     | Leave
+    | Stay
     | Order
 )
 
@@ -345,7 +350,7 @@ class Stays(msgspec.Struct, frozen=True):
 
 
 class Answered(msgspec.Struct, frozen=True):
-    """An order is followed, or why it is not."""
+    """An order is followed, or a leave is taken back; or why that cannot be."""
 
     problem: str = ""
 

@@ -28,6 +28,7 @@ from shoal.broker.effects import (
     Requested,
     Returned,
     Started,
+    Stay,
     Stays,
     TimerFired,
 )
@@ -63,12 +64,20 @@ class Broker:
     ) -> None:
         self.id = broker_id
         self._joins = joins
-        random = Random(f"{seed}/{broker_id}")
-        self._strategy = system(
-            BrokerContext(broker_id, neighbours, random, expected, outcomes, is_founder)
-        )
-        self._receive_batch = self._strategy.receive_batch
         self._now_us = 0
+
+        def strategy(expected: tuple[BrokerId, ...]) -> Strategy:
+            random = Random(f"{seed}/{broker_id}")
+            context = BrokerContext(broker_id, neighbours, random, expected, outcomes, is_founder)
+            return system(context)
+
+        self._make_strategy = strategy
+        self.expect(expected)
+
+    def expect(self, expected: tuple[BrokerId, ...]) -> None:
+        """Before the broker starts: links to these will come up, as is known only now."""
+        self._strategy = self._make_strategy(expected)
+        self._receive_batch = self._strategy.receive_batch
 
     @property
     def strategy(self) -> Strategy:
@@ -113,6 +122,16 @@ class Broker:
     def survey(self) -> Mapping[str, Any] | None:
         """What a planner has to know of the system (see `Strategy`)."""
         return self._strategy.survey
+
+    @property
+    def obstacle(self) -> str:
+        """Why the broker cannot leave now, as far as its system knows; empty if it can."""
+        return self._strategy.obstacle
+
+    @property
+    def successor(self) -> BrokerId | None:
+        """The neighbour that would take this broker's place, where the system has one."""
+        return self._strategy.successor
 
     def handle(self, input: Input, now_us: int) -> list[Effect]:
         """Take one input at `now_us` (µs, never less than before) and say what to do about it."""
@@ -183,14 +202,20 @@ class Broker:
                     self._strategy.leave(now_us, out)
                 except ProtocolError as error:
                     out.append(Stays(str(error)))
-            case Order(name, said):
+            case Stay() | Order():
                 try:
-                    self._strategy.order(name, said, now_us, out)
+                    self._follow(input, now_us, out)
                     out.append(Answered())
                 except ProtocolError as error:
                     out.append(Answered(str(error)))
             case Started():
                 self._strategy.start(input, now_us, out)
+
+    def _follow(self, order: Stay | Order, now_us: int, out: list[Effect]) -> None:
+        if isinstance(order, Stay):
+            self._strategy.stay(now_us, out)
+        else:
+            self._strategy.order(order.name, order.said, now_us, out)
 
     def _refusal(self, sender: str, error: ProtocolError) -> Record:
         return Record(RefusalRecord(broker=self.id, sender=sender, reason=str(error)))

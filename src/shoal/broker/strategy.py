@@ -164,6 +164,20 @@ class Strategy(Protocol):
         ProtocolError when it cannot now; `Stays` when that turns out later.
         """
 
+    def stay(self, now_us: int, out: list[Effect]) -> None:
+        """The broker takes its leave back: it goes on as if it had not been asked to leave.
+
+        ProtocolError when it is too late.  It may be asked to leave again.
+        """
+
+    @property
+    def obstacle(self) -> str:
+        """Why the broker cannot leave now; empty if it can, as far as it knows."""
+
+    @property
+    def successor(self) -> BrokerId | None:
+        """The neighbour that takes the place of the broker if it leaves now, if there is one."""
+
     def order(self, name: str, said: Mapping[str, str], now_us: int, out: list[Effect]) -> None:
         """Follow an operator's order.  ProtocolError says why it cannot be followed."""
 
@@ -232,6 +246,17 @@ class BaseStrategy:
     def leave(self, now_us: int, out: list[Effect]) -> None:
         """Nobody depends on it."""
         out.append(Left())
+
+    def stay(self, now_us: int, out: list[Effect]) -> None:
+        """A leave that is done at once leaves nothing to take back."""
+
+    @property
+    def obstacle(self) -> str:
+        return ""
+
+    @property
+    def successor(self) -> BrokerId | None:
+        return None
 
     def order(self, name: str, said: Mapping[str, str], now_us: int, out: list[Effect]) -> None:
         raise ProtocolError("its system takes no such order")

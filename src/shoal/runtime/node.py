@@ -54,6 +54,7 @@ from shoal.broker.effects import (
     SetTimer,
     Settled,
     Started,
+    Stay,
     TimerFired,
     TimerKey,
     Unsettled,
@@ -169,7 +170,7 @@ class Node:
 
     # --- inputs -------------------------------------------------------------------------------
 
-    def order(self, order: Order, answered: Callable[[str], None]) -> None:
+    def order(self, order: Order | Stay, answered: Callable[[str], None]) -> None:
         """Bring an operator's order; why it is not followed comes as the answer."""
         self.asides.expect(answered)
         self.bring(order)

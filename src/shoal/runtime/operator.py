@@ -1,5 +1,5 @@
-"""What an operator asks of a live broker: to leave, to move a client, to be drained, to rearrange,
-to delete a session or what is retained.
+"""What an operator asks of a live broker: to leave, to stay after all, to move a client, to be
+drained, to rearrange, to delete a session or what is retained.
 
 Each answers why that cannot be, in words, or with nothing.
 """
@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from shoal.broker.effects import Order
+from shoal.model import BrokerId
 from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.federation.moving import Moving
 from shoal.runtime.doors.mqtt_door import MqttDoor
@@ -42,6 +43,7 @@ class Operator:
         """By the name that the admin port has for them; each takes what was said with it."""
         return {
             "leave": self._leave,
+            "stay": self._stay,
             "move": self._move,
             "drain": self._drain,
             "undrain": self._undrain,
@@ -81,7 +83,14 @@ class Operator:
         }
 
     async def _leave(self, said: Mapping[str, str]) -> str:
-        return self._leaving.begin()
+        return self._leaving.begin(names(said.get("without", "")))
+
+    async def _stay(self, said: Mapping[str, str]) -> str:
+        return await self._leaving.abort()
+
+    async def leave_plan(self, query: Mapping[str, str]) -> Mapping[str, Any]:
+        """What a leave would do now."""
+        return await self._leaving.plan(names(query.get("without", "")))
 
     async def _move(self, said: Mapping[str, str]) -> str:
         client, broker = said.get("client", ""), said.get("broker", "")
@@ -173,6 +182,14 @@ class Operator:
         rest = {key: text for key, text in said.items() if key not in ("do", OPERATOR)}
         self._door.node.order(Order(said.get("do", ""), rest), done)
         return await answer
+
+
+def names(text: str) -> list[BrokerId]:
+    """
+    >>> names("B7, B8"), names("")
+    (['B7', 'B8'], [])
+    """
+    return [name for each in text.split(",") if (name := each.strip())]
 
 
 def _seconds(text: str) -> float | None:

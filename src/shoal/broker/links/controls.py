@@ -23,13 +23,14 @@ class Control(msgspec.Struct, frozen=True, tag=lambda name: f"{_TAG}{name}", arr
 
 
 class Purpose(enum.Enum):
-    """What a connection is for: a link of the overlay, a courier (`shoal.clients.courier`), or only
-    to see how far the other broker is.
+    """What a connection is for: a link of the overlay, a courier (`shoal.clients.courier`), only to
+    see how far the other broker is, or to ask whether it takes the sender in as a new member.
     """
 
     LINK = "link"
     COURIER = "courier"
     PROBE = "probe"
+    JOIN = "join"
 
 
 class Hello(Control, frozen=True):

@@ -184,6 +184,13 @@ class Relocation(AroundTree):
     def leave(self, now_us: int, out: list[Effect]) -> None:
         self.tree.leave(now_us, out)
 
+    def stay(self, now_us: int, out: list[Effect]) -> None:
+        self.tree.stay(now_us, out)
+
+    @property
+    def successor(self) -> BrokerId | None:
+        return self.tree.successor
+
     def publish(
         self,
         client: ClientId,

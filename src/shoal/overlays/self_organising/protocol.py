@@ -190,6 +190,13 @@ class SelfOrganising(AroundTree):
     def leave(self, now_us: int, out: list[Effect]) -> None:
         self.tree.leave(now_us, out)
 
+    def stay(self, now_us: int, out: list[Effect]) -> None:
+        self.tree.stay(now_us, out)
+
+    @property
+    def successor(self) -> BrokerId | None:
+        return self.tree.successor
+
     def measured(self, measured: Measured) -> None:
         self.routing.measured(measured)
 

@@ -273,13 +273,22 @@ class TreeRouting(PlainLinks, BaseStrategy):
         self._leaver.inherit(others, now_us, out)
 
     def departed(self, broker: BrokerId, now_us: int, out: list[Effect]) -> None:
-        """It is not away, and who leaves does not wait for it."""
+        """It is not away: neither a leave nor the start of this broker waits for it."""
         self._leaver.forget(broker)
         self._succession.departed(broker)
+        self._exchange.dismiss(broker, out)
 
     def leave(self, now_us: int, out: list[Effect]) -> None:
         """Its neighbours take its place."""
         self._leaver.leave(self._succession, now_us, out)
+
+    def stay(self, now_us: int, out: list[Effect]) -> None:
+        """It keeps its place after all."""
+        self._leaver.stay(now_us, out)
+
+    @property
+    def successor(self) -> BrokerId | None:
+        return self._leaver.successor
 
     def _leaves(
         self, neighbour: BrokerId, message: LeavingMessage, now_us: int, out: list[Effect]

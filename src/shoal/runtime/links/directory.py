@@ -96,6 +96,12 @@ class Directory:
         self._note(own)
         return own
 
+    def stay(self, now_us: int) -> Whereabouts:
+        """This broker takes its leave back: what to say of it."""
+        own = msgspec.structs.replace(self._given[self._broker], at_us=now_us)
+        self._note(own)
+        return own
+
     def go(self) -> list[Whereabouts]:
         """The last link of this broker ends: what to say of it, if it leaves."""
         own = self._known.get(self._broker)

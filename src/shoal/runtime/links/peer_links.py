@@ -16,6 +16,7 @@ from shoal.broker.wire import Codec, WireError
 from shoal.ledger import Ledger
 from shoal.model import BrokerId
 from shoal.runtime.addresses import Address
+from shoal.runtime.binding import Bound
 from shoal.runtime.driving.flushing import Phase
 from shoal.runtime.driving.timing.pauses import Rounds
 from shoal.runtime.links.connected import Connected
@@ -66,6 +67,8 @@ class PeerLinks:
         self._ticking: asyncio.TimerHandle | None = None
         self._rounds = Rounds(TICK_S)
         self._is_stopping = False
+        # Why no broker can join over this one, if so.
+        self.no_joiners = settings.no_joiners
         # Of sessions, whichever link they are of: one that was opened and ended may come again.
         self._numbers = count(1)
         # Where connections go that are no links.
@@ -81,7 +84,7 @@ class PeerLinks:
 
     # --- starting and stopping ----------------------------------------------------------------
 
-    async def start(self, listen: Address) -> Address:
+    async def start(self, listen: Address | Bound) -> Address:
         """Listen, connect to the neighbours; where it listens."""
         self._server = await listen_for_peers(self, listen, self._settings.tls)
         port = self._server.sockets[0].getsockname()[1]
@@ -89,7 +92,7 @@ class PeerLinks:
             if neighbour not in self._links:  # the machine has not opened it as it started
                 self._start_link(neighbour)
         self._ticking = asyncio.get_running_loop().call_later(TICK_S, self._tick)
-        return Address(listen.host, port)
+        return Address((listen.address if isinstance(listen, Bound) else listen).host, port)
 
     def _start_link(self, neighbour: BrokerId) -> None:
         """Bring a link up that was there before this broker started, or is to be."""
@@ -187,6 +190,13 @@ class PeerLinks:
             self._changed(link, link.session.end())
             self._dialling.see_to(link)
             self._flush_soon(link)
+
+    def depart(self, neighbour: BrokerId) -> None:
+        """A neighbour that is not connected is dead, as an operator says."""
+        link = self._links.get(neighbour)
+        if link is not None and not link.is_gone:
+            self._note_end(link)
+            self._dialling.see_to(link)
 
     def recall(self, neighbour: BrokerId, over: BrokerId | None, *, moves: bool) -> None:
         link = self._links.get(neighbour)
@@ -314,7 +324,12 @@ class PeerLinks:
         """The other end says that the link has ended."""
         if self._links.get(link.session.neighbour) is link:
             _log.warning("the link has ended", extra={"neighbour": link.session.neighbour})
-            self._changed(link, link.session.vanish())
+            self._note_end(link)
+
+    def _note_end(self, link: Link) -> None:
+        """The link has ended without a word: its other end does not come back over it."""
+        self._changed(link, link.session.vanish())
+        self._node.bring(Departed(link.session.neighbour))
 
     def _say_hello(self, connection: PeerConnection, link: Link) -> None:
         if link.connection is not None:
@@ -335,8 +350,7 @@ class PeerLinks:
             if self._is_left_over(link, now_us):
                 neighbour = link.session.neighbour
                 _log.warning("the other end has left", extra={"neighbour": neighbour})
-                self._changed(link, link.session.vanish())
-                self._node.bring(Departed(neighbour))
+                self._note_end(link)
             self._to_flush[link] = None
             if link.session.is_silent(now_us) and link.connection is not None:
                 link.connection.abort("silent")
@@ -378,7 +392,9 @@ class PeerLinks:
             self.couriers.greeted(connection, hello)
             return
         self._check(connection, hello)
-        if hello.purpose is Purpose.PROBE:
+        if hello.purpose is Purpose.JOIN:
+            self._check_joiner(hello.broker)
+        if hello.purpose in (Purpose.PROBE, Purpose.JOIN):
             connection.say(probe(self._node.id, self._settings))
             connection.close()
             return
@@ -418,6 +434,14 @@ class PeerLinks:
                 link.problem = str(error)
             raise
 
+    def _check_joiner(self, broker: BrokerId) -> None:
+        """WireError when a new broker of that name cannot join over this one."""
+        link = self._links.get(broker)
+        if self.no_joiners:
+            raise WireError(self.no_joiners)
+        if link is not None and link.connection is not None:
+            raise WireError(f"another broker {broker!r} is connected")
+
     def _take_in(self, connection: PeerConnection, link: Link, hello: Hello) -> None:
         """A connection that the other end has made."""
         link.check(hello, self._node.clock.now_us())
@@ -431,7 +455,7 @@ class PeerLinks:
 
     def _let_in(self, hello: Hello) -> Link:
         """The link that a broker offers to which there is none; WireError if it is not taken up."""
-        opened_us = take_up(hello, self._node.id, self.overlay, self._settings)
+        opened_us = take_up(hello, self._node.id, self.overlay, self._settings, self.no_joiners)
         link = self._add(hello.broker, is_lasting=opened_us is not None, opened_us=opened_us)
         if opened_us is not None:
             self.overlay.opened(hello.broker, opened_us)

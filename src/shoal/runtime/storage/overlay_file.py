@@ -45,6 +45,8 @@ class _Contents(msgspec.Struct):
     brokers: dict[BrokerId, Whereabouts] = msgspec.field(default_factory=dict)
     facts: dict[str, Any] = msgspec.field(default_factory=dict)
     is_founder: bool = True
+    is_member: bool = True
+    joins: dict[BrokerId, str] | None = None
 
 
 class Overlay:
@@ -71,6 +73,40 @@ class Overlay:
         self.links = self._contents.links
         self.ended = self._contents.ended
         self.brokers = self._contents.brokers
+
+    @property
+    def joins(self) -> Mapping[BrokerId, str] | None:
+        """Members over which the broker is to join, and their addresses; None once it has."""
+        return self._contents.joins
+
+    def begins_to_join(self, over: Mapping[BrokerId, str]) -> None:
+        """The broker is to join a network, until its first link has come up.
+
+        It is no founder of that network, also when it starts again, and not yet a member.
+        """
+        self._contents.is_founder = self._contents.is_member = False
+        self._contents.joins = dict(over)
+        self._write()
+
+    def joins_over(
+        self, sponsor: BrokerId, opened_us: int, address: str, given: Iterable[BrokerId]
+    ) -> None:
+        """The link to this member is the broker's only one, in place of those `given`; one write.
+
+        A link of an earlier attempt has ended.  Its other end may have it, and hears so as soon as
+        it connects: it learns the address of the broker from the network.
+        """
+        self.ended |= dict.fromkeys(given, 0)
+        self.ended |= {name: row.opened_us for name, row in self.links.items()}
+        self.links.clear()
+        self.ended.pop(sponsor, None)
+        self.links[sponsor] = LinkRow(opened_us, address)
+        self._write()
+
+    def has_joined(self) -> None:
+        """The first link has come up."""
+        self._contents.joins = None
+        self._write()
 
     def neighbours(self, given: Iterable[BrokerId]) -> tuple[BrokerId, ...]:
         """Whom the broker is linked to when it starts; `given` by the network file."""
@@ -122,9 +158,14 @@ class Overlay:
         """Whether the broker was there when its network began; a broker that has joined was not."""
         return self._contents.is_founder
 
-    def comes_later(self) -> None:
-        """The broker joins a network, and is no founder of it, also when it starts again."""
-        self._contents.is_founder = False
+    @property
+    def is_member(self) -> bool:
+        """Whether the broker is a founder, or a member has answered it through the system."""
+        return self._contents.is_member
+
+    def becomes_member(self) -> None:
+        """A member has answered the broker through the system."""
+        self._contents.is_member = True
         self._write()
 
     @property
@@ -141,7 +182,8 @@ class Overlay:
         """The broker has left: if it ever comes again, it is a new one."""
         for each in (self.links, self.ended, self.brokers, self._contents.facts):
             each.clear()
-        self._contents.is_founder = True
+        self._contents.is_founder = self._contents.is_member = True
+        self._contents.joins = None
         if self._path is not None:
             self._path.unlink(missing_ok=True)
 

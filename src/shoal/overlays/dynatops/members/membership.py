@@ -17,6 +17,7 @@ view is in it, remembers it, and makes a later one next.
 | | LinkLost | passes it on to whom it takes for the manager |
 | | a later view, which has it | is in it; passes it on |
 | | a later view without it | passes it on; JoinWanted, unless it leaves |
+| | StayWanted, from who wanted to leave | forgets that |
 | | JoinWanted | passes it on to the manager, until there is a view with who wants it |
 | the manager | all that, for `gather_us` | makes a view of those that it is linked to |
 
@@ -41,6 +42,7 @@ from shoal.overlays.dynatops.messages import (
     LeaveWanted,
     LinkLost,
     MembersMessage,
+    StayWanted,
     ViewSaid,
 )
 from shoal.overlays.dynatops.parameters import ViewParameters
@@ -169,6 +171,8 @@ class Membership:
                 self._join(broker, life, neighbour, out)
             case LeaveWanted():
                 self._leavers.add(neighbour)
+            case StayWanted():
+                self._leavers.discard(neighbour)
             case EndWanted():
                 self.links.end_wanted(neighbour, self._needed, out)
             case EndRefused():
@@ -183,6 +187,18 @@ class Membership:
         """Leave when nothing is under way here; `Left` says that it has."""
         self.is_leaving = True
         self._look(now_us, out)
+
+    def stay(self, out: list[Effect]) -> None:
+        """Take the leave back; a view that is made without this broker takes it in again.
+
+        ProtocolError when there is such a view already.
+        """
+        if self.has_left:
+            raise ProtocolError("it is in no view any more")
+        if self.is_leaving:
+            self.is_leaving = False
+            self._leavers.discard(self.broker)
+            out.extend(Send(each, StayWanted()) for each in sorted(self.links.linked))
 
     # --- who is there -------------------------------------------------------------------------
 

@@ -24,6 +24,12 @@ behind all that.  Its links to the others end as these move, the link to the cen
 | ending | a link comes up | has none but that: waiting |
 | waiting | its last link has failed, or has ended and who came is new | opens it again |
 | waiting | a while later | begins, when it is quiet |
+| waiting | stay | nothing more: staying |
+| linking, stopping | stay | abandons: staying |
+| succeeding | stay | begins the centre's link anew when the others have moved: staying |
+| ending, left | stay | refuses: its neighbours have its place |
+
+Staying, it does about its links what it does waiting.
 """
 
 from __future__ import annotations
@@ -47,6 +53,7 @@ from shoal.broker.effects import (
     SetTimer,
     TimerKey,
 )
+from shoal.broker.strategy import ProtocolError
 from shoal.model import BrokerId
 from shoal.overlays.tree.departing.succession import Succession, behind
 from shoal.overlays.tree.exchange import Exchange
@@ -97,6 +104,7 @@ class Leaver:
         expected: Iterable[BrokerId],
     ) -> None:
         self.state = State.STAYING
+        self._is_wanted = False
         self._random = random
         self._propagation = propagation
         self._exchange = exchange
@@ -182,8 +190,25 @@ class Leaver:
         self._changes = [ended if each == failed else each for each in self._changes]
 
     def leave(self, succession: Succession, now_us: int, out: list[Effect]) -> None:
+        self._is_wanted = True
         if self.state is State.STAYING:
             self._begin(succession, now_us, out)
+
+    def stay(self, now_us: int, out: list[Effect]) -> None:
+        """Take the leave back.  ProtocolError when a neighbour has this broker's place."""
+        if self.is_parting:
+            raise ProtocolError("its last links end: its neighbours have its place")
+        self._is_wanted = False
+        match self.state:
+            case State.LINKING | State.STOPPING:
+                self._abandon(now_us, out)
+            case State.WAITING:
+                self._wait(now_us, out)
+
+    @property
+    def successor(self) -> BrokerId | None:
+        """The neighbour that would be the centre, or adopts the neighbours that are away."""
+        return next(iter(self._propagation.neighbours), None)
 
     def timer(self, succession: Succession, now_us: int, out: list[Effect]) -> None:
         match self.state:
@@ -226,6 +251,10 @@ class Leaver:
         )
 
     def _wait(self, now_us: int, out: list[Effect]) -> None:
+        if not self._is_wanted:
+            self.state = State.STAYING
+            out.append(CancelTimer(TIMER))
+            return
         self.state = State.WAITING
         out.append(SetTimer(TIMER, now_us + self._random.randint(*AGAIN_US)))
 
@@ -305,7 +334,8 @@ class Leaver:
         if self._awaited:
             return
         centre = self._centre
-        if not self._stayed and all(each.state is LinkState.ENDED for each in self._changes):
+        have_moved = all(each.state is LinkState.ENDED for each in self._changes)
+        if self._is_wanted and not self._stayed and have_moved:
             self._end([centre], succession, now_us, out)
             out.append(Release())
             return
@@ -429,10 +459,10 @@ class Leaver:
                 others = self._awaited - {neighbour}
                 self._last = dict.fromkeys(others, neighbour not in self._told)
                 self._return((self._centre,), succession, now_us, out)
-            case State.WAITING if neighbour in self._last:
+            case State.WAITING | State.STAYING if neighbour in self._last:
                 self._resume(LinkChanged(neighbour, state), succession, now_us, out)
                 return True
-            case State.WAITING if is_up and neighbour in self._told:
+            case State.WAITING | State.STAYING if is_up and neighbour in self._told:
                 self._last = dict.fromkeys(self._last, False)  # nobody is alone without it
             case State.ENDING if neighbour not in self._awaited:
                 # It is none of the tree's; who has moved has said so before.
