@@ -29,6 +29,8 @@ from tests.runtime.forked import Forked
 from tests.runtime.live import PATIENCE_S, status_of
 
 SHOAL = (sys.executable, "-m", "shoal.cli.main")
+# A broker listens within a second, and waits for others at most as long as for a member.
+STARTS_S = 60
 
 
 class Processes:
@@ -114,9 +116,17 @@ class Processes:
                 self.status(name)
             return
         for name in names:
-            stdout = self.running[name].stdout
-            listening = [stdout.readline() for _ in range(3)]
-            assert listening[-1].startswith(f"{name} mqtt "), self.log(name)
+            assert self._listens(name), f"{name} takes no clients in; {self.log(name)}"
+
+    def _listens(self, name: str) -> bool:
+        """Whether a broker says in time that it takes clients in; one that joins may never."""
+        stdout, listening = self.running[name].stdout, list[str]()
+        reading = threading.Thread(
+            target=lambda: listening.extend(stdout.readline() for _ in range(3)), daemon=True
+        )
+        reading.start()
+        reading.join(STARTS_S)
+        return bool(listening) and listening[-1].startswith(f"{name} mqtt ")
 
     def run(self, *names: str) -> None:
         """Run brokers by their commands, and wait for nothing."""
