@@ -11,10 +11,10 @@ none does any more (`is_free`): links end then, and nothing is held back.
 | who leaves, or is to stay | leave, or other neighbours come or go meanwhile | asks all to meet |
 | | all have met | ends its links |
 | | its links have ended | has left |
-| | stay | takes the leave back, when all that were asked have met: Parted |
+| | stay | takes the leave back, when all that were asked have met: Dismiss |
 | a neighbour | Meet | the centre opens the links that are missing; Met, when they are up |
 | | a link that was missing is up | holds back what comes over it |
-| | the link to who leaves is gone, or Parted | goes on |
+| | the link to who leaves is gone, or Dismiss | goes on |
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ class Met(DepartureMessage, frozen=True):
     """To who leaves: these links are up, and all that was said before them is behind this."""
 
 
-class Parted(DepartureMessage, frozen=True):
+class Dismiss(DepartureMessage, frozen=True):
     """From who stays: nothing that was said to it is still under way, so go on."""
 
 
-MESSAGES: Vocabulary = (Meet, Met, Parted)
+MESSAGES: Vocabulary = (Meet, Met, Dismiss)
 
 
 class _Meeting:
@@ -113,7 +113,7 @@ class Departure:
     def receive(self, neighbour: BrokerId, message: DepartureMessage, out: list[Effect]) -> None:
         if isinstance(message, Meet):
             self._meet(neighbour, message, out)
-        elif isinstance(message, Parted):
+        elif isinstance(message, Dismiss):
             if self._meetings.pop(neighbour, None) is not None:
                 self._hold(out)
         elif message.round == self._round and neighbour in self._awaited:
@@ -171,7 +171,7 @@ class Departure:
         """A neighbour that goes on takes what came over a new link: nothing before it may come."""
         if not self._awaited:
             self._is_staying = False
-            out.extend(Send(each, Parted(self._round)) for each in sorted(self._linked))
+            out.extend(Send(each, Dismiss(self._round)) for each in sorted(self._linked))
 
     # --- its neighbours -----------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import suppress
 from typing import Any
 
 from shoal.broker.effects import Leave, Stay
@@ -38,6 +39,10 @@ POLL_S = 0.05
 SENT_AT_ONCE = 300
 # Asked in vain, the machine is asked again: what keeps it may pass.
 ASK_AGAIN_S = 2.0
+# How long it is waited for what was retained meanwhile, before clients are let in again.
+RETAINED_S = 5.0
+# How long an obstacle may last that the system sees, until the leave is refused.
+OBSTACLE_S = 5.0
 # Without progress for so long a leave is taken back.
 STALL_S = 600.0
 
@@ -99,11 +104,16 @@ class Leaving:
 
     # --- orders -------------------------------------------------------------------------------
 
-    def begin(self, without: Collection[BrokerId] = ()) -> str:
+    async def begin(self, without: Collection[BrokerId] = ()) -> str:
         """Leave, and treat these neighbours as dead; why not, if that cannot be.
 
         Of a leave that is under way, only treat these as dead.
         """
+        # A broker that has just started may not know yet who could take its place.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(OBSTACLE_S):
+                while self._task is None and self._obstacles(without) == [self._obstacle]:
+                    await asyncio.sleep(POLL_S)
         is_new = self._task is None
         problems = self._obstacles(without) if is_new else self._alive(without)
         if problems:
@@ -135,6 +145,8 @@ class Leaving:
             self._couriers.stay()
             self._links.tell([self._directory.stay(self._node.clock.now_us())])
             self._door.come_back()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(_until(lambda: self._door.is_told), RETAINED_S)
         self._links.no_joiners = self._refused
         self._go_to("")
         self.outcome = f"taken back {why}"
@@ -191,8 +203,12 @@ class Leaving:
             found.append(f"{names} {verb} not connected. Wait, or say {options}")
         if not self.takers() and len(self._door.clients.sessions):
             found.append("no other broker is known that takes clients")
-        obstacle = self._node.machine.obstacle
-        return [*found, obstacle] if obstacle else found
+        return [*found, self._obstacle] if self._obstacle else found
+
+    @property
+    def _obstacle(self) -> str:
+        """What the machine's system has against it."""
+        return self._node.machine.obstacle
 
     def _alive(self, without: Collection[BrokerId]) -> list[str]:
         """Why these cannot be treated as dead."""

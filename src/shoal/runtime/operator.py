@@ -83,7 +83,7 @@ class Operator:
         }
 
     async def _leave(self, said: Mapping[str, str]) -> str:
-        return self._leaving.begin(names(said.get("without", "")))
+        return await self._leaving.begin(names(said.get("without", "")))
 
     async def _stay(self, said: Mapping[str, str]) -> str:
         return await self._leaving.abort()

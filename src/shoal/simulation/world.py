@@ -217,7 +217,11 @@ class World:
 
     def remove_broker(self, at_us: int, broker: BrokerId) -> None:
         """Send a broker's clients elsewhere, and ask it to leave; see `departures`."""
-        self.queue.push(at_us, self._ask_to_leave, broker)
+        self.queue.push(at_us, self._begin_to_leave, broker)
+
+    def _begin_to_leave(self, now_us: int, broker: BrokerId) -> None:
+        self._staying.discard(broker)
+        self._ask_to_leave(now_us, broker)
 
     def _ask_to_leave(self, now_us: int, broker: BrokerId) -> None:
         node = self.brokers.get(broker)

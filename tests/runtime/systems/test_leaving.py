@@ -15,7 +15,6 @@ from shoal.overlays.registry import SYSTEMS
 from shoal.runtime.addresses import Address, read_address
 from shoal.runtime.broker_service import BrokerService
 from shoal.runtime.free_ports import free_ports
-from shoal.runtime.links import joining
 from shoal.runtime.links.joining import Join
 from shoal.runtime.network_file import Network
 from shoal.runtime.network_sections import BrokerSection
@@ -36,10 +35,7 @@ def with_new(network: Network, name: str) -> Network:
 
 
 @on_asyncio
-async def test_who_joins_where_nobody_answers_says_so(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(joining, "RETAINED_S", 0.0)
+async def test_who_joins_where_nobody_answers_says_so(caplog: pytest.LogCaptureFixture) -> None:
     network = with_new(network_of(2), "B9")
     where = read_address(network.broker("B2").peers)
     service = BrokerService(network, "B9", [Join("B2", where)])
@@ -55,7 +51,7 @@ async def test_who_joins_where_nobody_answers_says_so(
             "address": str(where),
             "problem": "Connection refused",
         }
-        async with running(network, "B2"):
+        async with running(network, "B2", "B1"):
             await starting
             assert service.links.neighbours == ["B2"]
             assert service.status()["joining"]["stage"] == ""

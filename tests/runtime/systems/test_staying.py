@@ -8,13 +8,17 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from shoal.broker.effects import Leave
 from shoal.client import Client, Keep
 from shoal.mqtt.federation.evacuating import Evacuating
+from shoal.overlays.registry import SYSTEMS
 from shoal.runtime import leaving
 from shoal.runtime.broker_service import BrokerService
 from shoal.runtime.network_file import Network
+from shoal.runtime.node import Node
 from shoal.runtime.operations.caller import ANYBODY
-from shoal.runtime.supervisor import ask_to_leave, get_json, order
+from shoal.runtime.supervisor import ask_to_leave, get_json, local_network, order
+from tests.contract.test_growth import GROWING
 from tests.runtime.live import PATIENCE_S, on_asyncio, until
 from tests.runtime.one_service import network as network_of
 from tests.runtime.one_service import running
@@ -134,8 +138,13 @@ async def test_a_leave_is_taken_back_after_others_have_heard_of_it(
         await let_go()
         known = lambda: [row["broker"] for row in first.status()["brokers"]]  # noqa: E731
         await until(lambda: "B2" not in known())
+        async with Client(str(first.listening["mqtt"])) as writer:
+            await writer.publish("kept", b"new", qos=0, retain=True)
         assert await order(leaver.listening["admin"], "stay", ANYBODY) == ""
         await until(lambda: "B2" in known())
+        reader = Client(str(leaver.listening["mqtt"]))
+        async with reader, reader.subscribe("kept") as subscription:
+            assert (await subscription.get()).payload == b"new"
         async with running(network, "B3") as (last,):
             await until(lambda: not leaver.missing() and not last.missing())
             await goes_through(last, leaver, "b")
@@ -191,3 +200,27 @@ async def test_what_a_leave_would_do_is_said() -> None:
         plan = await get_json(where, "/leave-plan?without=B3")
         assert plan["problems"] == []
         assert leaver.leaving.stage == ""
+
+
+@pytest.mark.parametrize("system", [*GROWING.values(), "dynatops", "bluedove", "grape"])
+@on_asyncio
+async def test_a_broker_of_any_system_takes_its_leave_back(
+    system: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its machine has been told goodbye by the MQTT side, and has not been asked to leave yet."""
+    bring = Node.bring
+    monkeypatch.setattr(
+        Node, "bring", lambda self, input, *at: isinstance(input, Leave) or bring(self, input, *at)
+    )
+    network = local_network(system, SYSTEMS[system].size().layout(), port=0)
+    names = [broker.name for broker in network.brokers]
+    async with asyncio.timeout(2 * PATIENCE_S), running(network, *names) as services:
+        await until(lambda: not any(service.missing() for service in services))
+        first, *_, leaver = [each for each in services if "mqtt" in each.listening]
+        where = leaver.listening["admin"]
+        assert await ask_to_leave(where) == ""
+        await until(lambda: leaver.leaving.stage == "overlay")
+        assert await order(where, "stay", ANYBODY) == ""
+        await until(lambda: not any(service.missing() for service in services))
+        await goes_through(first, leaver, "a")
+        await goes_through(leaver, first, "b")

@@ -165,10 +165,19 @@ class MqttDoor:
         """Say it again: the machine has been told goodbye."""
         if self.clients.door is not None:
             self.clients.door.ask_again()
+        if self.clients.federation is not None:
+            self.clients.federation.come_back(self.node.clock.now_us())
         self.carry_out(self.clients.take_effects())
         if self._moves_subscribers:
             self._sending_on.stand_for_clients()
+        self._look_after(self.node.clock.now_us())
         self.node.schedule_flush()
+
+    @property
+    def is_told(self) -> bool:
+        """Whether it knows what is retained, as far as another broker has told it."""
+        federation = self.clients.federation
+        return federation is None or federation.joining.is_told
 
     async def listen(
         self,

@@ -191,6 +191,14 @@ class Joining:
         }
 
 
+def check_joiner(broker: BrokerId, no_joiners: str, *, is_connected: bool) -> None:
+    """WireError when a new broker of that name cannot join over this one."""
+    if no_joiners:
+        raise WireError(no_joiners)
+    if is_connected:
+        raise WireError(f"another broker {broker!r} is connected")
+
+
 def take_up(
     hello: Hello, broker: BrokerId, overlay: Overlay, settings: PeerSettings, no_joiners: str
 ) -> int | None:

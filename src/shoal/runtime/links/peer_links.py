@@ -23,7 +23,7 @@ from shoal.runtime.links.connected import Connected
 from shoal.runtime.links.dialling import Dialling
 from shoal.runtime.links.directory import Directory
 from shoal.runtime.links.handing_on import HandingOn, Link
-from shoal.runtime.links.joining import take_up
+from shoal.runtime.links.joining import check_joiner, take_up
 from shoal.runtime.links.peer_connections import Door, PeerConnection, listen_for_peers
 from shoal.runtime.links.peer_settings import PeerSettings, check_peer
 from shoal.runtime.links.probing import probe
@@ -393,7 +393,9 @@ class PeerLinks:
             return
         self._check(connection, hello)
         if hello.purpose is Purpose.JOIN:
-            self._check_joiner(hello.broker)
+            link = self._links.get(hello.broker)
+            is_connected = link is not None and link.connection is not None
+            check_joiner(hello.broker, self.no_joiners, is_connected=is_connected)
         if hello.purpose in (Purpose.PROBE, Purpose.JOIN):
             connection.say(probe(self._node.id, self._settings))
             connection.close()
@@ -433,14 +435,6 @@ class PeerLinks:
             if link is not None and link.connection is None:
                 link.problem = str(error)
             raise
-
-    def _check_joiner(self, broker: BrokerId) -> None:
-        """WireError when a new broker of that name cannot join over this one."""
-        link = self._links.get(broker)
-        if self.no_joiners:
-            raise WireError(self.no_joiners)
-        if link is not None and link.connection is not None:
-            raise WireError(f"another broker {broker!r} is connected")
 
     def _take_in(self, connection: PeerConnection, link: Link, hello: Hello) -> None:
         """A connection that the other end has made."""

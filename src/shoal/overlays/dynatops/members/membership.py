@@ -247,7 +247,7 @@ class Membership:
         view = self.latest
         if view is not None and view.lives.get(broker) == life:
             out.append(Send(neighbour, ViewSaid(view)))
-        elif self._joiners.get(broker, 0) < life:
+        elif self._joiners.get(broker, -1) < life:
             self._joiners[broker] = life
             self._tell(JoinWanted(broker, life), out)
 
@@ -431,7 +431,7 @@ class Membership:
         self._lives = dict(view.lives)
         self._leavers &= set(view.members)
         self._joiners = {
-            each: life for each, life in self._joiners.items() if view.lives.get(each, 0) < life
+            each: life for each, life in self._joiners.items() if view.lives.get(each, -1) < life
         }
         self._open_links(out)
         self.tidy_later(now_us, out)
