@@ -92,8 +92,9 @@ class BrokerService:
         # A broker that is to join learns its links before it starts.
         links = () if self.joining.is_asking else overlay.expected(given)
         founder = overlay.is_founder and not self.joining.is_asking
-        factory = network.factory(is_founder=founder)
-        machine = Broker(name, (), factory, network.seed, links, joins=True, is_founder=founder)
+        machine = Broker(
+            name, (), network.factory, network.seed, links, joins=True, is_founder=founder
+        )
         limits, has_cycles = network.bounds, system.shape.has_cycles
         admits_bytes = limits.high_bytes if has_cycles else None
         self.node = Node(machine, clock, self.trace, admits_bytes, system.shown_rows)

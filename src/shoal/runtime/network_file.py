@@ -156,9 +156,10 @@ class Network(Section, frozen=True, kw_only=True):
         found: msgspec.Struct | None = self.parameters.get(self.system)
         return found
 
-    def factory(self, *, is_founder: bool = True) -> StrategyFactory:
-        """What builds the system at one of these brokers; one that joins learns who is there."""
-        names = [broker.name for broker in self.brokers] if is_founder else None
+    @property
+    def factory(self) -> StrategyFactory:
+        """What builds the system at one of these brokers."""
+        names = [broker.name for broker in self.brokers]
         return strategy_factory(self.system, self.system_parameters, names)
 
 
