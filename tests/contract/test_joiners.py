@@ -47,11 +47,13 @@ class Network:
         for broker in FOUNDERS:
             self.add_clients(broker, 0)
 
-    def add_clients(self, broker: BrokerId, at_us: int) -> None:
-        self.world.add_publisher(f"P{broker}", broker, f"home of P{broker}")
-        self.world.advertise(at_us, advertisement(f"a{broker}", publisher=f"P{broker}"))
-        self.world.add_subscriber(f"S{broker}", f"home of S{broker}")
-        self.world.subscribe(at_us, broker, subscription(f"s{broker}", client=f"S{broker}"))
+    def add_clients(self, broker: BrokerId, at_us: int, name: str = "") -> None:
+        """A publisher and a subscriber there, which `deaf` knows by the broker's name or this."""
+        name = name or broker
+        self.world.add_publisher(f"P{name}", broker, f"home of P{name}")
+        self.world.advertise(at_us, advertisement(f"a{name}", publisher=f"P{name}"))
+        self.world.add_subscriber(f"S{name}", f"home of S{name}")
+        self.world.subscribe(at_us, broker, subscription(f"s{name}", client=f"S{name}"))
 
     def run(self, seconds: int) -> None:
         self.world.run(self.world.queue.now_us + seconds * SECOND_US)
@@ -135,4 +137,6 @@ def test_a_broker_that_has_left_joins_again(network: Network) -> None:
     assert NEW in network.world.departures
     network.world.add_broker(network.world.queue.now_us, NEW, ["B1"])
     network.run(30)
-    assert network.deaf(*FOUNDERS) == []
+    network.add_clients(NEW, network.world.queue.now_us, "those of today")
+    network.run(20)
+    assert network.deaf(*FOUNDERS, "those of today") == []
