@@ -78,7 +78,8 @@ class Overlay:
         self._routing = routing
         tree.surround(self)
         self._listener = listener
-        self.memory = Memory((*context.neighbours, *context.expected))
+        given = (*context.neighbours, *context.expected)
+        self.memory = Memory(given, is_founder=context.is_founder)
         self.stood_in = self.memory.stood_in
         self.has = self.tree.is_neighbour  # who is away may have moved from here as well
         self._ring = QuietRing(context.broker, self, LateVerdicts(self.memory, self._put_late))
@@ -95,7 +96,7 @@ class Overlay:
     # --- inputs -------------------------------------------------------------------------------
 
     def start(self, started: Started, now_us: int, out: list[Effect]) -> None:
-        unknown = self.memory.start(started.facts)
+        unknown = self.memory.start(started.facts, now_us)
         self.memory.say(out)
         for verdict in self.memory.verdicts:
             self._ring.verdicts.remember(verdict)
