@@ -32,7 +32,7 @@ class PingTimes(Message, frozen=True):
 # --- moving a publisher (3.3) ------------------------------------------------------------------
 
 
-class Declined(Message, frozen=True):
+class CannotMove(Message, frozen=True):
     """From a client that cannot move: it is not asked to again."""
 
 
@@ -73,7 +73,7 @@ class Resume(Message, frozen=True):
 MESSAGES: Vocabulary = (
     PingRequest,
     PingTimes,
-    Declined,
+    CannotMove,
     Relocate,
     Paused,
     MigrationAdvertisement,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shoal.broker.messages import Ping, Pong
 from shoal.clients.doors import Had, WhoHad
-from shoal.clients.messages import Declined, PingRequest, PingTimes, Relocate
+from shoal.clients.messages import CannotMove, PingRequest, PingTimes, Relocate
 from shoal.model import MessageId
 from shoal.mqtt.door.publishers import AskBroker
 from shoal.mqtt.federation.following import ANSWER_US, FRESH_US, Following
@@ -56,7 +56,7 @@ def test_who_does_not_answer_is_asked_again_for_the_next() -> None:
 
 def test_the_door_itself_cannot_move() -> None:
     door = following()
-    declined = [AskBroker("B1", DOOR, Declined())]
+    declined = [AskBroker("B1", DOOR, CannotMove())]
     assert door.notified(Relocate(("B1", "B2")), 0) == declined
     assert door.notified(PingRequest(MessageId("B1", DOOR, 1), ("B2",)), 0) == declined
 

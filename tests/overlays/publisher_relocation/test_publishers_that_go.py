@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shoal.broker.messages import Advertise, Goodbye, Publish, Unadvertise
-from shoal.clients.messages import Declined, MigrationAdvertisement, Paused, Relocate, Resume
+from shoal.clients.messages import CannotMove, MigrationAdvertisement, Paused, Relocate, Resume
 from shoal.overlays.publisher_relocation.migration import HOLD_US, LEAVE_TIMEOUT_US
 from tests.broker.transcript import Stage, advertisement, publication, publish
 from tests.overlays.publisher_relocation.broken_move import CUT, TIMER, B, Move, all_but
@@ -129,7 +129,7 @@ def test_a_client_that_cannot_move_is_neither_waited_for_nor_traced() -> None:
     around = stage.brokers["B1"]._strategy
     stage.ask("B1", "P", publish(1))
     send_away(stage, "P", PATH)
-    stage.ask("B1", "P", Declined())
+    stage.ask("B1", "P", CannotMove())
     assert not around.is_moving  # type: ignore[attr-defined]
     assert ("B1", TIMER) not in stage.timers
     stage.ask("B1", "P", publish(2), publish(3))

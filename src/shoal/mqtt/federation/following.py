@@ -14,7 +14,7 @@ from collections.abc import Container
 
 from shoal.broker.messages import Message, Ping
 from shoal.clients.doors import WhoHad, WhoWants
-from shoal.clients.messages import Declined, PingRequest, PingTimes, Relocate
+from shoal.clients.messages import CannotMove, PingRequest, PingTimes, Relocate
 from shoal.model import BrokerId, MessageId
 from shoal.mqtt.door.network import Door
 from shoal.mqtt.door.publishers import AskBroker
@@ -50,9 +50,9 @@ class Following:
             case WhoWants():
                 self._wishes.begin()
             case Relocate():
-                return [self._to(self._broker_id, Declined())]
+                return [self._to(self._broker_id, CannotMove())]
             case PingRequest(session) if session.publisher == self._door.client:
-                return [self._to(self._broker_id, Declined())]
+                return [self._to(self._broker_id, CannotMove())]
             case PingRequest():
                 self._questions.append((message, now_us))
                 pings = [

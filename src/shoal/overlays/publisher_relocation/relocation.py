@@ -22,7 +22,7 @@ from shoal.broker.messages import (
     Unsubscribe,
 )
 from shoal.broker.strategy import ReceiveBatch
-from shoal.clients.messages import Declined, MigrationAdvertisement, Paused
+from shoal.clients.messages import CannotMove, MigrationAdvertisement, Paused
 from shoal.model import BrokerId, ClientId
 from shoal.overlays.publisher_relocation.messages import MigrationComplete, MigrationUpdate
 from shoal.overlays.publisher_relocation.migration import TIMER, Migrations
@@ -138,7 +138,7 @@ class Relocation(AroundTree):
             case MigrationAdvertisement():
                 self.migrations.announce(client, request, now_us, out)
                 self.tracer.turned(client, out)
-            case Declined():
+            case CannotMove():
                 self.migrations.declined(client, out)
                 self.tracer.left(client, out)
             case Goodbye():
