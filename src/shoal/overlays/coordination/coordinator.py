@@ -165,6 +165,8 @@ class Coordinator:
         self._is_leaving = False
         self._attempt = self._turn = self._asked_by = self._number = 0
         self.problem = ""
+        # Links of changes that were not made, and that have yet to end.
+        self._ending: set[BrokerId] = set()
         # Links that have to end before this broker has left.
         self._links: set[BrokerId] = set()
         self._is_ending = False
@@ -197,6 +199,10 @@ class Coordinator:
     def has_left(self, neighbour: BrokerId) -> bool:
         """Whether a neighbour is out of the overlay, and its link has yet to end."""
         return any(each.change.leaver == neighbour for each in self._decisions.values())
+
+    def _awaits(self, broker: BrokerId) -> bool:
+        """Whether this broker has yet to confirm a change."""
+        return any(broker in each.missing for each in self._decisions.values())
 
     def defers(self, what: Deferred) -> bool:
         """Whether this must wait for the end of a change; it comes then."""
@@ -232,6 +238,8 @@ class Coordinator:
                 self._drain(out)
             else:
                 self._host.restore(each.change, each.at_us, now_us, out)
+                if each.change.leaver in each.missing:
+                    out.append(OpenLink(each.change.leaver, is_lasting=True))
 
     def leave(self, now_us: int, out: list[Effect]) -> None:
         """Leave the overlay; `Left` says when it has."""
@@ -396,13 +404,15 @@ class Coordinator:
         if reason := self._why_not_decide(leaver, message.others):
             out.append(Send(leaver, NotNow(message.attempt, reason)))
             return
-        # A link that is left from an earlier attempt would not be up anew.
-        left = [each for each in message.others if self._host.is_connected(each)]
+        # A link of an earlier attempt would end under this one; one of another broker's, too.
+        left = [
+            each
+            for each in message.others
+            if each in self._ending or self._host.is_connected(each)
+        ]
         if left:
-            out.append(
-                Send(leaver, NotNow(message.attempt, f"its link to {left[0]} has yet to end"))
-            )
-            out.extend(EndLink(each) for each in left)
+            reason = f"its link to {left[0]} has yet to end"
+            out.append(Send(leaver, NotNow(message.attempt, reason)))
             return
         number = self._number = max(now_us, self._number + 1)
         self._change = Change(self._broker, number, leaver, message.others)
@@ -480,6 +490,7 @@ class Coordinator:
         self._say(Abort(change.key), (*change.others, change.leaver), out)
         self._say(NotNow(self._asked_by, reason), [change.leaver], out)
         out.extend(EndLink(each) for each in change.others)
+        self._ending |= {*change.others}
         self._be_free(now_us, out)
 
     # --- who is asked -------------------------------------------------------------------------
@@ -670,6 +681,7 @@ class Coordinator:
         self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]
     ) -> bool:
         change, is_taken = self._change, self.has_left(neighbour) or self.opens(neighbour)
+        self._ending.discard(neighbour)
         if self.stage is Stage.OUT:
             assert change is not None
             is_last = state is LinkState.ENDED or self._is_ending
@@ -681,6 +693,9 @@ class Coordinator:
             for key, decision in list(self._decisions.items()):
                 if decision.change.leaver == neighbour:
                     self._confirm(neighbour, key, out)
+        elif self.has_left(neighbour) and self._awaits(neighbour):
+            # It has yet to confirm, or has left: that the driver says (`Departed`).
+            out.append(OpenLink(neighbour, is_lasting=True))
         if change is not None and neighbour in change.participants:
             self._lose_link(neighbour, now_us, out)
         return is_taken
