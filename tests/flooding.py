@@ -83,6 +83,9 @@ class Flooding(BaseStrategy):
     def leave(self, now_us: int, out: list[Effect]) -> None:
         self._departure.leave(out)
 
+    def stay(self, now_us: int, out: list[Effect]) -> None:
+        self._departure.stay(out)
+
     def returned(
         self, neighbour: BrokerId, carrier: Carrier, now_us: int, out: list[Effect]
     ) -> None:

@@ -42,6 +42,7 @@ from tests.broker.transcript import advertisement, publish, subscription
 from tests.examples import at_length
 from tests.seeds.networks.random_changes import ChangingNetwork
 from tests.seeds.networks.random_network import SETTLE_US, UNTIL_US, RandomNetwork
+from tests.seeds.networks.random_stays import StayingNetwork
 from tests.systems import eager
 
 pytestmark = pytest.mark.parametrize("system", SYSTEMS)
@@ -138,6 +139,15 @@ def test_nobody_else_notices_brokers_that_join_and_leave(system: str) -> None:
         assert network.required > 0
         left += len(network.world.departures)
     assert left > 3
+
+
+@pytest.mark.parametrize("seed", [17, 18])
+def test_a_leave_that_is_taken_back_is_not_noticed(system: str, seed: int) -> None:
+    if SYSTEMS[system].grows:
+        network = StayingNetwork(seed, system=system)
+        assert network.run(UNTIL_US) == []
+        assert network.required > 0
+        assert network.stayed
 
 
 def test_who_says_goodbye_gets_nothing_more(system: str) -> None:

@@ -76,7 +76,7 @@ async def test_a_broker_joins_and_leaves_with_its_sessions(system: str, tmp_path
         door = str(at[first].listening["mqtt"])
         async with Client(door) as publisher:
             await publisher.publish("kept", b"kept", qos=1, retain=True)
-            new = BrokerService(with_new(network, "B99"), "B99", Join(last, there))
+            new = BrokerService(with_new(network, "B99"), "B99", [Join(last, there)])
             left = asyncio.Event()
             new.at_left = left.set
             await new.start()

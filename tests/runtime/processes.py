@@ -29,6 +29,8 @@ from tests.runtime.forked import Forked
 from tests.runtime.live import PATIENCE_S, status_of
 
 SHOAL = (sys.executable, "-m", "shoal.cli.main")
+# A broker listens within a second, and waits for others at most as long as for a member.
+STARTS_S = 60
 
 
 class Processes:
@@ -59,19 +61,45 @@ class Processes:
         # Options of brokers that have joined, and are in no file.
         self._joined: dict[str, list[str]] = {}
 
-    def join(self, name: str, over: str) -> None:
-        """Start a new broker, which knows one of the others."""
-        keys, ports = ("peers", "mqtt", "admin"), free_ports("127.0.0.1", 3)
-        listeners = {key: f"127.0.0.1:{port}" for key, port in zip(keys, ports, strict=True)}
-        section = BrokerSection(name=name, **listeners)
-        self.network = msgspec.structs.replace(
-            self.network, brokers=(*self.network.brokers, section)
-        )
-        address = self.network.broker(over).peers
-        self._joined[name] = ["--join", f"{over}={address}"]
-        for key, where in listeners.items():
-            self._joined[name] += ["--listen", f"{key}={where}"]
+    def join(self, name: str, *over: str) -> None:
+        """Start a new broker, which knows some of the others."""
+        self.joining(name, *over)
         self.start(name)
+
+    def add_joiner(self, name: str, over: str) -> None:
+        """Choose the command of a new broker, which knows one of the others."""
+        self.joining(name, over)
+
+    def rejoin(self, name: str, over: str) -> None:
+        """Have a broker of the network file join over another one, when it is run again."""
+        self._joined[name] = ["--join", f"{over}={self.network.broker(over).peers}"]
+
+    def joining(self, name: str, *over: str) -> list[str]:
+        """The options with which a new broker is started; the same each time."""
+        if name not in self._joined:
+            keys, ports = ("peers", "mqtt", "admin"), free_ports("127.0.0.1", 3)
+            listeners = {key: f"127.0.0.1:{port}" for key, port in zip(keys, ports, strict=True)}
+            options = self._joined[name] = []
+            for each in over:
+                options += ["--join", f"{each}={self.network.broker(each).peers}"]
+            for key, where in listeners.items():
+                options += ["--listen", f"{key}={where}"]
+            section = BrokerSection(name=name, **listeners)
+            brokers = (*self.network.brokers, section)
+            self.network = msgspec.structs.replace(self.network, brokers=brokers)
+        return self._joined[name]
+
+    def comes_back(self, name: str, over: str) -> None:
+        """Start a broker of the file that joins anew."""
+        (self.folder / "data" / name / "overlay.json").unlink(missing_ok=True)
+        self._joined[name] = ["--join", f"{over}={self.network.broker(over).peers}"]
+        self.start(name)
+
+    def broker_address(self, name: str, key: str) -> Address:
+        """Where a broker listens."""
+        address = self.network.broker(name).address(key)
+        assert address is not None
+        return address
 
     def status(self, name: str) -> dict[str, Any]:
         return asyncio.run(status_of(self.network.broker(name).address("admin")))
@@ -80,16 +108,33 @@ class Processes:
         """Whether a broker waits for nothing before it takes publications."""
         return not self.status(name)["missing"]
 
-    def start(self, *names: str) -> None:
+    def start(self, *names: str, awaits: bool = True) -> None:
+        """Start brokers, and wait until they take clients in, or at least answer (`awaits`)."""
+        self.run(*names)
+        if not awaits:
+            for name in names:
+                self.status(name)
+            return
+        for name in names:
+            assert self._listens(name), f"{name} takes no clients in; {self.log(name)}"
+
+    def _listens(self, name: str) -> bool:
+        """Whether a broker says in time that it takes clients in; one that joins may never."""
+        stdout, listening = self.running[name].stdout, list[str]()
+        reading = threading.Thread(
+            target=lambda: listening.extend(stdout.readline() for _ in range(3)), daemon=True
+        )
+        reading.start()
+        reading.join(STARTS_S)
+        return bool(listening) and listening[-1].startswith(f"{name} mqtt ")
+
+    def run(self, *names: str) -> None:
+        """Run brokers by their commands, and wait for nothing."""
         for name in names:
             words = ("serve", str(self._paths.get(name, self.path)), "--broker", name)
             self.running[name] = Forked(
                 (*words, *self._joined.get(name, ())), self.folder / f"{name}.log"
             )
-        for name in names:
-            stdout = self.running[name].stdout
-            listening = [stdout.readline() for _ in range(3)]
-            assert listening[-1].startswith(f"{name} mqtt "), self.log(name)
 
     def lay_cable(self, name: str, other: str) -> Cable:
         """From now on a broker that is started, with the smaller name, dials another over this."""

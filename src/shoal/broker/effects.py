@@ -69,14 +69,17 @@ class LinkState(enum.Enum):
 
 
 class LinkChanged(msgspec.Struct, frozen=True):
-    """The link to a neighbour came up, failed or ended; `is_lasting` is as in `OpenLink`.
+    """The link to a neighbour came up, failed or ended.
+
+    `opened_us` is when a lasting link was opened on purpose, 0 if it always was there; None: it
+    does not last.
 
     Up without a word before: the neighbour has come back soon, and knows nothing of what was said.
     """
 
     neighbour: BrokerId
     state: LinkState
-    is_lasting: bool = True
+    opened_us: int | None = 0
 
     @property
     def up(self) -> bool:
@@ -141,10 +144,22 @@ class Costs(msgspec.Struct, frozen=True):
 class Departed(msgspec.Struct, frozen=True):
     """A broker has left the network, and this one did not hear that the link between them ended.
 
-    It comes behind the word that the link is down; that link will not be there again.
+    It comes behind the word that the link is down; that link will not be there again.  Of a dead
+    broker the `successor` is the one that has its place.
     """
 
     broker: BrokerId
+    successor: BrokerId = ""
+
+
+class Dead(msgspec.Struct, frozen=True):
+    """A neighbour is dead, as an operator says; these others were linked to it, too.
+
+    `Answered` answers at once whether that can be done now.
+    """
+
+    broker: BrokerId
+    others: tuple[BrokerId, ...] = ()
 
 
 class Leave(msgspec.Struct, frozen=True):
@@ -152,6 +167,10 @@ class Leave(msgspec.Struct, frozen=True):
 
     `Left` answers, when it has, or `Stays`.
     """
+
+
+class Stay(msgspec.Struct, frozen=True):
+    """The broker takes its leave back; `Answered` answers, at once."""
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -172,7 +191,9 @@ Input = (
     | Loads
     | Costs
     | Departed
+    | Dead
     | Leave
+    | Stay
     | Order
 )
 
@@ -245,6 +266,15 @@ class EndLink(msgspec.Struct, frozen=True):
 
     Then both ends hear that it has ended.  Should it fail before, it has failed, and it is not
     brought up again.
+    """
+
+    neighbour: BrokerId
+
+
+class DropLink(msgspec.Struct, frozen=True):
+    """The other end of a link is dead, as an operator says: the link has ended for good.
+
+    What was not settled there comes back (`Returned`); both ends hear that the link has ended.
     """
 
     neighbour: BrokerId
@@ -346,7 +376,7 @@ class Stays(msgspec.Struct, frozen=True):
 
 
 class Answered(msgspec.Struct, frozen=True):
-    """An order is followed, or why it is not."""
+    """An order is followed, or a leave is taken back; or why that cannot be."""
 
     problem: str = ""
 
@@ -378,6 +408,7 @@ Effect = (
     | LinkReady
     | ResetLink
     | EndLink
+    | DropLink
     | Recall
     | Hold
     | Release

@@ -14,6 +14,7 @@ from typing import Any
 from shoal.broker.effects import (
     Answered,
     Costs,
+    Dead,
     Departed,
     Effect,
     Input,
@@ -29,6 +30,7 @@ from shoal.broker.effects import (
     Requested,
     Returned,
     Started,
+    Stay,
     Stays,
     TimerFired,
 )
@@ -63,10 +65,19 @@ class Broker:
     ) -> None:
         self.id = broker_id
         self._joins = joins
-        random = Random(f"{seed}/{broker_id}")
-        self._strategy = system(BrokerContext(broker_id, neighbours, random, expected, outcomes))
-        self._receive_batch = self._strategy.receive_batch
         self._now_us = 0
+
+        def strategy(expected: tuple[BrokerId, ...]) -> Strategy:
+            random = Random(f"{seed}/{broker_id}")
+            return system(BrokerContext(broker_id, neighbours, random, expected, outcomes))
+
+        self._make_strategy = strategy
+        self.expect(expected)
+
+    def expect(self, expected: tuple[BrokerId, ...]) -> None:
+        """Before the broker starts: links to these will come up, as is known only now."""
+        self._strategy = self._make_strategy(expected)
+        self._receive_batch = self._strategy.receive_batch
 
     @property
     def strategy(self) -> Strategy:
@@ -111,6 +122,21 @@ class Broker:
     def survey(self) -> Mapping[str, Any] | None:
         """What a planner has to know of the system (see `Strategy`)."""
         return self._strategy.survey
+
+    @property
+    def obstacle(self) -> str:
+        """Why the broker cannot leave now, as far as its system knows; empty if it can."""
+        return self._strategy.obstacle
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether the broker was about to leave when its driver stopped, and still is."""
+        return self._strategy.is_leaving
+
+    @property
+    def successor(self) -> BrokerId | None:
+        """The neighbour that would take this broker's place, where the system has one."""
+        return self._strategy.successor
 
     def handle(self, input: Input, now_us: int) -> list[Effect]:
         """Take one input at `now_us` (µs, never less than before) and say what to do about it."""
@@ -164,9 +190,11 @@ class Broker:
         match input:
             case TimerFired(key):
                 self._strategy.timer(key, now_us, out)
-            case LinkChanged(neighbour, LinkState.UP, False):
-                self._strategy.link_opened(neighbour, now_us, out)
-            case LinkChanged(neighbour, state):
+            case LinkChanged(neighbour, LinkState.UP | LinkState.FAILED as state, None):
+                self._strategy.passing_link(neighbour, state, now_us, out)
+            case LinkChanged(neighbour, state, opened_us):
+                if state is LinkState.UP and opened_us:
+                    self._strategy.link_opened(neighbour, opened_us, now_us, out)
                 self._strategy.link(neighbour, state, now_us, out)
             case Returned(neighbour, carrier):
                 self._strategy.returned(neighbour, carrier, now_us, out)
@@ -176,21 +204,32 @@ class Broker:
                 self._strategy.loads(input, now_us, out)
             case Costs():
                 self._strategy.costs(input, now_us, out)
-            case Departed(broker):
+            case Departed(broker, ""):
                 self._strategy.departed(broker, now_us, out)
+            case Departed(broker, successor):
+                self._strategy.succeeded(broker, successor, now_us, out)
             case Leave():
                 try:
                     self._strategy.leave(now_us, out)
                 except ProtocolError as error:
                     out.append(Stays(str(error)))
-            case Order(name, said):
+            case Stay() | Dead() | Order():
                 try:
-                    self._strategy.order(name, said, now_us, out)
+                    self._follow(input, now_us, out)
                     out.append(Answered())
                 except ProtocolError as error:
                     out.append(Answered(str(error)))
             case Started():
                 self._strategy.start(input, now_us, out)
+
+    def _follow(self, order: Stay | Dead | Order, now_us: int, out: list[Effect]) -> None:
+        match order:
+            case Stay():
+                self._strategy.stay(now_us, out)
+            case Dead(broker, others):
+                self._strategy.declare_dead(broker, others, now_us, out)
+            case Order(name, said):
+                self._strategy.order(name, said, now_us, out)
 
     def _refusal(self, sender: str, error: ProtocolError) -> Record:
         return Record(RefusalRecord(broker=self.id, sender=sender, reason=str(error)))

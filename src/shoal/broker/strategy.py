@@ -18,6 +18,7 @@ import msgspec
 
 from shoal.broker.effects import (
     Costs,
+    DropLink,
     Effect,
     Left,
     LinkState,
@@ -134,8 +135,17 @@ class Strategy(Protocol):
     def link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
         """The link to a neighbour came up, failed or ended."""
 
-    def link_opened(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
-        """A link is up that does not last: it belongs to the overlay only if the system says so."""
+    def link_opened(
+        self, neighbour: BrokerId, opened_us: int, now_us: int, out: list[Effect]
+    ) -> None:
+        """A link that comes up next was opened on purpose then: of two words the later holds."""
+
+    def passing_link(
+        self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]
+    ) -> None:
+        """A link that does not last came up, or failed: it is one of the overlay only if the
+        system makes it one.
+        """
 
     def returned(
         self, neighbour: BrokerId, carrier: Carrier, now_us: int, out: list[Effect]
@@ -157,11 +167,42 @@ class Strategy(Protocol):
     def departed(self, broker: BrokerId, now_us: int, out: list[Effect]) -> None:
         """A neighbour whose link is down has left the network: it is not to be looked for."""
 
+    def succeeded(
+        self, broker: BrokerId, successor: BrokerId, now_us: int, out: list[Effect]
+    ) -> None:
+        """A broker has departed, and another one has its place."""
+
+    def declare_dead(
+        self, broker: BrokerId, others: Collection[BrokerId], now_us: int, out: list[Effect]
+    ) -> None:
+        """A neighbour is dead, as an operator says; these others were linked to it, too.
+
+        ProtocolError when the system cannot do without it now.
+        """
+
     def leave(self, now_us: int, out: list[Effect]) -> None:
         """The broker is to leave the network; `Left`, now or later, says that it has.
 
         ProtocolError when it cannot now; `Stays` when that turns out later.
         """
+
+    def stay(self, now_us: int, out: list[Effect]) -> None:
+        """The broker takes its leave back: it goes on as if it had not been asked to leave.
+
+        ProtocolError when it is too late.  It may be asked to leave again.
+        """
+
+    @property
+    def obstacle(self) -> str:
+        """Why the broker cannot leave now; empty if it can, as far as it knows."""
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether the broker, which has just started, was about to leave before that."""
+
+    @property
+    def successor(self) -> BrokerId | None:
+        """The neighbour that takes the place of the broker if it leaves now, if there is one."""
 
     def order(self, name: str, said: Mapping[str, str], now_us: int, out: list[Effect]) -> None:
         """Follow an operator's order.  ProtocolError says why it cannot be followed."""
@@ -216,9 +257,15 @@ class BaseStrategy:
 
     def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None: ...
 
-    def link_opened(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
+    def link_opened(
+        self, neighbour: BrokerId, opened_us: int, now_us: int, out: list[Effect]
+    ) -> None: ...
+
+    def passing_link(
+        self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]
+    ) -> None:
         """It is a link as any other."""
-        self.link(neighbour, LinkState.UP, now_us, out)  # type: ignore[attr-defined]
+        self.link(neighbour, state, now_us, out)  # type: ignore[attr-defined]
 
     def returned(
         self, neighbour: BrokerId, carrier: Carrier, now_us: int, out: list[Effect]
@@ -232,9 +279,37 @@ class BaseStrategy:
 
     def departed(self, broker: BrokerId, now_us: int, out: list[Effect]) -> None: ...
 
+    def succeeded(
+        self, broker: BrokerId, successor: BrokerId, now_us: int, out: list[Effect]
+    ) -> None:
+        """It has departed."""
+        self.departed(broker, now_us, out)
+
+    def declare_dead(
+        self, broker: BrokerId, others: Collection[BrokerId], now_us: int, out: list[Effect]
+    ) -> None:
+        """It has departed."""
+        out.append(DropLink(broker))
+        self.departed(broker, now_us, out)
+
     def leave(self, now_us: int, out: list[Effect]) -> None:
         """Nobody depends on it."""
         out.append(Left())
+
+    def stay(self, now_us: int, out: list[Effect]) -> None:
+        """A leave that is done at once leaves nothing to take back."""
+
+    @property
+    def obstacle(self) -> str:
+        return ""
+
+    @property
+    def is_leaving(self) -> bool:
+        return False
+
+    @property
+    def successor(self) -> BrokerId | None:
+        return None
 
     def order(self, name: str, said: Mapping[str, str], now_us: int, out: list[Effect]) -> None:
         raise ProtocolError("its system takes no such order")

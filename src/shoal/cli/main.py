@@ -37,6 +37,7 @@ COMMANDS = {
     "up": "Start a live network of brokers on this machine.",
     "serve": "Run one broker of a live network.",
     "leave": "Take a broker out of a live network.",
+    "forget": "Have a live network go on without a broker that is dead.",
     "move": "Send a client of a live network to another broker.",
     "drain": "Send all clients of a live broker to others.",
     "top": "Say which clients, topics and filters of a live network are heavy.",

@@ -8,12 +8,13 @@ none does any more (`is_free`): links end then, and nothing is held back.
 
 | who | hears | does |
 | --- | --- | --- |
-| who leaves | leave, or other neighbours come or go meanwhile | asks all neighbours to meet |
+| who leaves, or is to stay | leave, or other neighbours come or go meanwhile | asks all to meet |
 | | all have met | ends its links |
 | | its links have ended | has left |
+| | stay | takes the leave back, when all that were asked have met: Dismiss |
 | a neighbour | Meet | the centre opens the links that are missing; Met, when they are up |
 | | a link that was missing is up | holds back what comes over it |
-| | the link to who leaves is gone | goes on |
+| | the link to who leaves is gone, or Dismiss | goes on |
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from shoal.broker.effects import (
     Send,
 )
 from shoal.broker.messages import Message
+from shoal.broker.strategy import ProtocolError
 from shoal.broker.wire import Vocabulary
 from shoal.model import BrokerId
 
@@ -52,7 +54,11 @@ class Met(DepartureMessage, frozen=True):
     """To who leaves: these links are up, and all that was said before them is behind this."""
 
 
-MESSAGES: Vocabulary = (Meet, Met)
+class Dismiss(DepartureMessage, frozen=True):
+    """From who stays: nothing that was said to it is still under way, so go on."""
+
+
+MESSAGES: Vocabulary = (Meet, Met, Dismiss)
 
 
 class _Meeting:
@@ -80,7 +86,7 @@ class Departure:
         self._broker = broker
         self._linked = linked
         self._is_free = is_free
-        self._is_leaving = self._is_ending = False
+        self._is_leaving = self._is_ending = self._is_staying = False
         self._round = 0
         self._awaited: set[BrokerId] = set()
         self._meetings: dict[BrokerId, _Meeting] = {}
@@ -88,15 +94,31 @@ class Departure:
     def leave(self, out: list[Effect]) -> None:
         """`Left` says when it has."""
         if not self._is_leaving:
-            self._is_leaving = True
+            self._is_leaving, self._is_staying = True, False
             self._ask(out)
+
+    def stay(self, out: list[Effect]) -> None:
+        """Take the leave back.  ProtocolError when the links end already."""
+        if self._is_ending:
+            raise ProtocolError("its links end: its neighbours do without it")
+        if self._is_leaving:
+            self._is_leaving, self._is_staying = False, True
+            self._try_to_stay(out)
+
+    @property
+    def successor(self) -> BrokerId | None:
+        """The neighbour that would be the centre."""
+        return min(self._linked, default=None)
 
     def receive(self, neighbour: BrokerId, message: DepartureMessage, out: list[Effect]) -> None:
         if isinstance(message, Meet):
             self._meet(neighbour, message, out)
+        elif isinstance(message, Dismiss):
+            if self._meetings.pop(neighbour, None) is not None:
+                self._hold(out)
         elif message.round == self._round and neighbour in self._awaited:
             self._awaited.discard(neighbour)
-            self._try_to_end(out)
+            self._go_on(out)
 
     def link(self, neighbour: BrokerId, state: LinkState, out: list[Effect]) -> None:
         """A link has changed, and `linked` with it."""
@@ -110,7 +132,7 @@ class Departure:
             self._try_to_say(leaver, meeting, out)
         if self._is_ending and state is not LinkState.UP:
             self._try_to_end(out)
-        elif self._is_leaving:
+        elif self._is_leaving or self._is_staying:
             self._ask(out)
 
     def look(self, out: list[Effect]) -> None:
@@ -127,7 +149,14 @@ class Departure:
         self._awaited = set(self._linked) if others else set()
         meet = Meet(self._round, centre, tuple(others))
         out.extend(Send(each, meet) for each in sorted(self._awaited))
-        self._try_to_end(out)
+        self._go_on(out)
+
+    def _go_on(self, out: list[Effect]) -> None:
+        """Neighbours have met."""
+        if self._is_staying:
+            self._try_to_stay(out)
+        else:
+            self._try_to_end(out)
 
     def _try_to_end(self, out: list[Effect]) -> None:
         if self._awaited:
@@ -137,6 +166,12 @@ class Departure:
         elif not self._is_ending and (self._is_free is None or self._is_free(out)):
             self._is_ending = True
             out.extend(EndLink(each) for each in sorted(self._linked))
+
+    def _try_to_stay(self, out: list[Effect]) -> None:
+        """A neighbour that goes on takes what came over a new link: nothing before it may come."""
+        if not self._awaited:
+            self._is_staying = False
+            out.extend(Send(each, Dismiss(self._round)) for each in sorted(self._linked))
 
     # --- its neighbours -----------------------------------------------------------------------
 

@@ -12,8 +12,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from importlib import metadata
 from typing import Any
@@ -30,22 +29,22 @@ from shoal.model import BrokerId
 from shoal.mqtt.federation.moving import DRAINED
 from shoal.mqtt.reception import QUEUES_ARE_FULL
 from shoal.overlays.registry import SYSTEMS
-from shoal.runtime.addresses import Address
 from shoal.runtime.doors.entry.access import NetworkAccess
 from shoal.runtime.doors.mqtt_door import MqttDoor, Permitted
 from shoal.runtime.doors.publishers import LivePublishers
-from shoal.runtime.doors.sockets.mqtt_socket import MqttSocket
-from shoal.runtime.doors.sockets.websocket import WebSocket, is_same_host
+from shoal.runtime.doors.sockets.websocket import is_same_host
 from shoal.runtime.driving.timing.clock import Clock
+from shoal.runtime.forgetting import Forgetting
 from shoal.runtime.hosts import is_own_host
 from shoal.runtime.leaving import Leaving
 from shoal.runtime.links.costs import LinkCosts
 from shoal.runtime.links.couriers import Couriers
 from shoal.runtime.links.directory import Directory
-from shoal.runtime.links.joining import Join, join_once
+from shoal.runtime.links.joining import Join, Joining
 from shoal.runtime.links.peer_links import PeerLinks
 from shoal.runtime.links.peer_settings import PeerSettings
 from shoal.runtime.links.probing import Probes
+from shoal.runtime.listeners import Listeners
 from shoal.runtime.network_file import Network, changed_keys
 from shoal.runtime.node import Node
 from shoal.runtime.operations.admin import AdminServer, Page
@@ -56,6 +55,7 @@ from shoal.runtime.operations.memory import memory_of
 from shoal.runtime.operator import Operator
 from shoal.runtime.parts import journal_files, places, servers, spools, trace_writer
 from shoal.runtime.questions import Questions
+from shoal.runtime.rejoining import Rejoining
 from shoal.runtime.reloading import People, changes
 from shoal.runtime.retained import Retained
 from shoal.runtime.storage.clock_file import ClockFile
@@ -64,9 +64,6 @@ from shoal.runtime.tls.certificates import Certificates
 
 # How long a broker that stops waits for its neighbours to take what it has for them.
 DRAIN_S = 5.0
-# How long a new broker takes no clients in while it does not know what is retained.
-RETAINED_S = 10.0
-_POLL_S = 0.02
 
 _log = logging.getLogger(__name__)
 
@@ -76,11 +73,10 @@ class BrokerService:
     cannot be used.
     """
 
-    def __init__(self, network: Network, name: BrokerId, join: Join | None = None) -> None:
-        """`join`: it is new, and joins the network over a link to another broker."""
+    def __init__(self, network: Network, name: BrokerId, joins: Sequence[Join] = ()) -> None:
+        """`joins`: it is new, and joins the network over one of these, or another that it knows."""
         self.network = network
         self.section = network.broker(name)
-        self.listening: dict[str, Address] = {}
         # What the last reload has changed, in words.
         self.changed: list[str] = []
         self._started_s = time.monotonic()
@@ -91,26 +87,29 @@ class BrokerService:
         clock = Clock() if self._clock_file is None else self._clock_file.clock
         self.trace = trace_writer(network.trace, name, clock.now_us())
         overlay = self._overlay = Overlay(files.folder if files is not None else None)
-        # Whether it comes to the network for the first time.
-        self._is_new = join is not None and join_once(
-            overlay, network.neighbours(name), join, clock.now_us()
-        )
-        expected = overlay.expected(network.neighbours(name))
-        machine = Broker(name, (), network.factory, network.seed, expected, joins=True)
+        given = network.neighbours(name)
+        self.directory = Directory(name, places(network, name, clock.now_us()), overlay)
+        self.joining = Joining(name, given, joins, overlay, self.directory, clock)
+        # A broker that is to join learns its links before it starts.
+        links = () if self.joining.stage else overlay.expected(given)
+        machine = Broker(name, (), network.factory, network.seed, links, joins=True)
         limits, has_cycles = network.bounds, system.shape.has_cycles
         admits_bytes = limits.high_bytes if has_cycles else None
         self.node = Node(machine, clock, self.trace, admits_bytes, system.shown_rows)
         self.node.asides.at_remember = overlay.remember
         codec = Codec(COMMON + CONTROLS + system.messages)
         self._certificates = Certificates(network, name)
-        self.directory = Directory(name, places(network, name, clock.now_us()), overlay)
         # A broker without a network is all there is: the machine has nothing to add.
         networked = self._is_networked = bool(
-            len(network.brokers) > 1 or network.grows or self.trace is not None or overlay.links
+            len(network.brokers) > 1
+            or network.grows
+            or self.trace is not None
+            or overlay.links
+            or self.joining.stage
         )
         settings = PeerSettings(
             network=network.name,
-            neighbours=network.neighbours(name),
+            neighbours=given,
             addresses=self.directory.addresses,
             incarnation=time.time_ns(),
             limits=limits,
@@ -120,7 +119,7 @@ class BrokerService:
             is_graceful=not system.shape.opens_links,
             no_joiners=network.no_joiners or ("" if networked else _alone(name)),
         )
-        probes = Probes(name, settings, clock)
+        probes = self._probes = Probes(name, settings, clock)
         self.spools = spools(network, name, files, self.node)
         self.links = PeerLinks(self.node, codec, settings, self.spools, overlay, self.directory)
         self._costs = LinkCosts(self.node, network.costs, self.links, self.directory, probes)
@@ -151,6 +150,7 @@ class BrokerService:
             self.door.clients.door.waits_for_links = lambda: self.links.is_waiting
         if self.spools is not None:
             self.spools.at_full = self.door.clients.refuse
+        self.forgetting = Forgetting(self.node, self.links, self.directory)
         # Told that the broker has left its network for good: its process is to end.
         self.at_left: Callable[[], None] = _nobody_is_told
         self.leaving = Leaving(
@@ -159,19 +159,30 @@ class BrokerService:
             self.links,
             self.couriers,
             self.directory,
+            self.forgetting,
             self._servers,
             self._has_left,
             network.no_joiners,
+            lambda: self._listeners.let_clients_in_again(),
         )
         self.ledger = Ledger()
         self.door.register(self.ledger)
         self.links.register(self.ledger)
         self._access.register(self.ledger)
         retained = Retained(self.door)
-        self.operator = Operator(self.door, self.leaving, retained)
+        self.operator = Operator(self.door, self.leaving, self.forgetting, retained)
+        self._rejoining = Rejoining(
+            self.node,
+            self.links,
+            self.joining,
+            self._probes,
+            has_others=lambda: len(self.directory.places) > 1,
+            is_leaving=lambda: bool(self.leaving.stage),
+        )
         questions: dict[str, Page] = {
             **Questions(self.door, network.json).by_name,
             "retained": retained.page,
+            "leave-plan": self.operator.leave_plan,
             "top": self.door.traffic.heaviest,
             "prometheus/targets": self._targets,
         }
@@ -188,11 +199,24 @@ class BrokerService:
             self._admin_access,
             self._certificates.admin,
         )
+        self._listeners = Listeners(
+            self.section, self.admin, self.links, self.door, self._certificates, self._allows
+        )
+        self.listening = self._listeners.listening
 
     async def start(self) -> None:
-        """Listen everywhere; OSError, naming the listener, where that cannot be."""
-        section = self.section
-        await self._listen("admin", section.address("admin"))
+        """Listen everywhere; OSError, naming the listener, where that cannot be.
+
+        All addresses are bound before anything is written, or a link is opened.
+        """
+        self._listeners.bind()
+        await self._listeners.listen("admin")
+        if self.joining.stage == "left":
+            _log.error(self.joining.problem, extra={"next": "start it with --join"})
+            return
+        sponsor = await self.joining.find(self._probes) if self.joining.stage else None
+        if sponsor is not None:
+            self.node.machine.expect(self._overlay.expected(self.network.neighbours(self.node.id)))
         if self._clock_file is not None:
             self._clock_file.start()
         if self.trace is not None:
@@ -202,14 +226,19 @@ class BrokerService:
         started = Started(former, self.network.bounds.give_up_us, self._overlay.facts)
         self.node.start(started)
         self.door.start()  # what local clients want is known before neighbours ask for it
-        await self._listen("peers", section.address("peers"))
+        await self._listeners.listen("peers")
         if self.spools is not None:
             self.spools.start()
         self.couriers.start()
-        if self._is_new:
-            await self._hear_what_is_retained()
-        for key in ("mqtt", "mqtts", "websocket", "wss"):
-            await self._listen(key, section.address(key))
+        if sponsor is not None:
+            await self.joining.linked(sponsor, lambda: self.links.away)
+            await self.joining.told(lambda: self.door.is_told)
+        if self.node.machine.is_leaving:
+            self.leaving.resume()
+        else:
+            await self._listeners.let_clients_in()
+        if self._is_networked:
+            self._rejoining.start()
         for stranger in self.network.strangers(where.name for where in self.directory.places):
             _log.warning("a parameter names a broker that is not there", extra={"what": stranger})
         _log.info("started", extra={key: str(where) for key, where in self.listening.items()})
@@ -222,36 +251,6 @@ class BrokerService:
         """The other brokers of the network that take clients in, as this one does."""
         takers = [where.name for where in self.directory.places if where.doors]
         return [name for name in takers if name != self.node.id] if self.node.id in takers else []
-
-    async def _hear_what_is_retained(self) -> None:
-        """Who subscribes at a new broker gets it as elsewhere; but nobody waits for ever."""
-        federation = self.door.clients.federation
-        with suppress(TimeoutError):
-            async with asyncio.timeout(RETAINED_S):
-                while federation is not None and not federation.joining.is_told:
-                    await asyncio.sleep(_POLL_S)
-
-    async def _listen(self, key: str, address: Address | None) -> None:
-        if address is None:
-            return
-        try:
-            match key:
-                case "admin":
-                    self.listening[key] = await self.admin.start(address)
-                case "peers":
-                    self.listening[key] = await self.links.start(address)
-                case _:
-                    is_web = key in ("websocket", "wss")
-                    protocol = (
-                        partial(WebSocket, allows=partial(self._allows, key), listener=key)
-                        if is_web
-                        else partial(MqttSocket, listener=key)
-                    )
-                    tls = self._certificates.clients if key in ("mqtts", "wss") else None
-                    self.listening[key] = await self.door.listen(address, protocol, tls, key)
-        except OSError as error:
-            problem = f"{key}: cannot listen at {address}: {error.strerror or error}"
-            raise OSError(problem) from None
 
     def reload(self, network: Network) -> list[str]:
         """Take over users, operators, rules, origins, limits and certificates of the file as it is.
@@ -284,7 +283,7 @@ class BrokerService:
         return People(self._access.users, self._admin_access.operators)
 
     def _has_left(self) -> None:
-        self._overlay.forget()
+        self._overlay.leave(self.node.clock.now_us())
         self.at_left()
 
     def _is_elsewhere(self, where: Whereabouts) -> None:
@@ -299,8 +298,10 @@ class BrokerService:
             federation.left(where.name, self.node.clock.now_us())
             self.door.carry_out(self.door.clients.take_effects())
             self.node.schedule_flush()
-        event = "broker left" if where.has_left else "broker joined"
-        _log.info(event, extra={"name_of_broker": where.name, "peers": where.peers})
+        _log.info(
+            f"broker {'left' if where.has_left else 'joined'}",
+            extra={"name_of_broker": where.name, "peers": where.peers},
+        )
 
     def _allows(self, listener: str, origin: str, host: str) -> bool:
         """Whether web pages of an origin may connect to a listener under this host."""
@@ -314,8 +315,11 @@ class BrokerService:
 
     async def stop(self) -> None:
         """Drain and close."""
+        self._listeners.close()
         self.operator.stop()
         await self.leaving.stop()
+        await self._rejoining.stop()
+        await self.forgetting.stop()
         await self._costs.stop()
         self.door.shut_down()
         self.node.flush()
@@ -345,7 +349,8 @@ class BrokerService:
 
     def missing(self) -> list[str]:
         """What is not there yet for this broker to do all it should."""
-        found = [
+        found = [self.joining.problem] if self.joining.stage else []
+        found += [
             f"link to {row['neighbour']}" + (f" ({row['problem']})" if row["problem"] else "")
             for row in self.links.status()
             if row["state"] in ("idle", "away")
@@ -399,7 +404,9 @@ class BrokerService:
                 {"broker": each.name, "mqtt": each.mqtt, "admin": each.admin}
                 for each in self.directory.places
             ],
-            "leaving": {"stage": self.leaving.stage, "problem": self.leaving.problem},
+            "joining": self.joining.status(),
+            "leaving": self.leaving.status(),
+            "forgetting": self.forgetting.status(),
             "clients": self.operator.status(),
             "is_holding": self.node.is_holding,
             "tables": tables,

@@ -241,8 +241,8 @@ class AdminSection(Section, frozen=True, kw_only=True):
     passwords     operators, a file made by `shoal password`; only /health and /ready ask nobody
     operator_authority   if given, who has a certificate that it signed is the operator whose name
                          is in it, and needs no password
-    orders        the operators that may also order (leave, move, drain, undrain, rearrange, delete
-                  sessions and retained messages); else all may
+    orders        the operators that may also order (leave, stay, move, drain, undrain, rearrange,
+                  delete sessions and retained messages); else all may
     open          other machines may reach ports that lack a certificate or operators (a network of
                   their own, or a proxy before them)
     """

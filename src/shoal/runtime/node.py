@@ -31,7 +31,9 @@ from shoal.broker.custody import Custody, is_assured
 from shoal.broker.effects import (
     CancelTimer,
     Continue,
+    Dead,
     Deliver,
+    DropLink,
     Effect,
     EndLink,
     Hold,
@@ -54,6 +56,7 @@ from shoal.broker.effects import (
     SetTimer,
     Settled,
     Started,
+    Stay,
     TimerFired,
     TimerKey,
     Unsettled,
@@ -169,7 +172,7 @@ class Node:
 
     # --- inputs -------------------------------------------------------------------------------
 
-    def order(self, order: Order, answered: Callable[[str], None]) -> None:
+    def order(self, order: Order | Stay | Dead, answered: Callable[[str], None]) -> None:
         """Bring an operator's order; why it is not followed comes as the answer."""
         self.asides.expect(answered)
         self.bring(order)
@@ -358,6 +361,8 @@ class Node:
                 links.open(neighbour, address, is_lasting=is_lasting)
             case EndLink(neighbour):
                 links.end(neighbour)
+            case DropLink(neighbour):
+                links.drop(neighbour)
             case Recall(neighbour, over, moves):
                 links.recall(neighbour, over, moves=moves)
             case ResetLink(neighbour):

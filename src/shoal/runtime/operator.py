@@ -1,5 +1,5 @@
-"""What an operator asks of a live broker: to leave, to move a client, to be drained, to rearrange,
-to delete a session or what is retained.
+"""What an operator asks of a live broker: to leave, to stay after all, to move a client, to be
+drained, to rearrange, to delete a session or what is retained.
 
 Each answers why that cannot be, in words, or with nothing.
 """
@@ -12,9 +12,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from shoal.broker.effects import Order
+from shoal.model import BrokerId
 from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.federation.moving import Moving
 from shoal.runtime.doors.mqtt_door import MqttDoor
+from shoal.runtime.forgetting import Forgetting
 from shoal.runtime.leaving import Leaving
 from shoal.runtime.operations.admin import OPERATOR
 from shoal.runtime.retained import Retained
@@ -30,9 +32,12 @@ _log = logging.getLogger(__name__)
 class Operator:
     """One broker's."""
 
-    def __init__(self, door: MqttDoor, leaving: Leaving, retained: Retained) -> None:
+    def __init__(
+        self, door: MqttDoor, leaving: Leaving, forgetting: Forgetting, retained: Retained
+    ) -> None:
         self._door = door
         self._leaving = leaving
+        self._forgetting = forgetting
         self._retained = retained
         # A drain that was announced, and is to begin.
         self._announced: asyncio.TimerHandle | None = None
@@ -42,6 +47,8 @@ class Operator:
         """By the name that the admin port has for them; each takes what was said with it."""
         return {
             "leave": self._leave,
+            "stay": self._stay,
+            "forget": self._forget,
             "move": self._move,
             "drain": self._drain,
             "undrain": self._undrain,
@@ -81,7 +88,17 @@ class Operator:
         }
 
     async def _leave(self, said: Mapping[str, str]) -> str:
-        return self._leaving.begin()
+        return await self._leaving.begin(names(said.get("without", "")))
+
+    async def _stay(self, said: Mapping[str, str]) -> str:
+        return await self._leaving.abort()
+
+    async def _forget(self, said: Mapping[str, str]) -> str:
+        return self._forgetting.begin(said.get("broker", ""), names(said.get("others", "")))
+
+    async def leave_plan(self, query: Mapping[str, str]) -> Mapping[str, Any]:
+        """What a leave would do now."""
+        return await self._leaving.plan(names(query.get("without", "")))
 
     async def _move(self, said: Mapping[str, str]) -> str:
         client, broker = said.get("client", ""), said.get("broker", "")
@@ -173,6 +190,14 @@ class Operator:
         rest = {key: text for key, text in said.items() if key not in ("do", OPERATOR)}
         self._door.node.order(Order(said.get("do", ""), rest), done)
         return await answer
+
+
+def names(text: str) -> list[BrokerId]:
+    """
+    >>> names("B7, B8"), names("")
+    (['B7', 'B8'], [])
+    """
+    return [name for each in text.split(",") if (name := each.strip())]
 
 
 def _seconds(text: str) -> float | None:

@@ -13,14 +13,14 @@ import logging
 import resource
 import signal
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
 from shoal.matching import MatchIndex
 from shoal.model import BrokerId
 from shoal.runtime.broker_service import BrokerService
-from shoal.runtime.links.joining import Join
+from shoal.runtime.links.joining import Join, JoinAgainError
 from shoal.runtime.network_file import Network
 from shoal.runtime.parents import is_gone, parent
 from shoal.runtime.reloading import bounded
@@ -54,7 +54,7 @@ def serve_broker(
     name: BrokerId,
     started: Callable[[BrokerService], None] | None = None,
     read_again: Callable[[], Network] | None = None,
-    join: Join | None = None,
+    joins: Sequence[Join] = (),
 ) -> None:
     """Run a broker until SIGINT or SIGTERM; TlsError, or OSError where it cannot listen.
 
@@ -66,7 +66,7 @@ def serve_broker(
     thresholds = gc.get_threshold()
     MatchIndex.may_wait = False
     try:
-        run_until_signal(lambda stop: _serve(network, name, stop, started, read_again, join))
+        run_until_signal(lambda stop: _serve(network, name, stop, started, read_again, joins))
     finally:
         MatchIndex.may_wait = True
         gc.set_threshold(*thresholds)
@@ -78,26 +78,43 @@ async def _serve(
     stop: asyncio.Event,
     started: Callable[[BrokerService], None] | None,
     read_again: Callable[[], Network] | None,
-    join: Join | None,
+    joins: Sequence[Join],
 ) -> None:
-    service = BrokerService(network, name, join)
-    service.at_left = stop.set
-    loop = asyncio.get_running_loop()
-    loop.set_exception_handler(service.exceptions.heard)
-    if read_again is not None:
-        loop.add_signal_handler(signal.SIGHUP, _reload, service, read_again)
-    try:
-        await service.start()
-        collecting = asyncio.create_task(_collect_now_and_then(calm_collector()))
-        if (process := parent()) is not None:
-            watching = asyncio.create_task(is_gone(process))
-            watching.add_done_callback(lambda _: stop.set())
-        if started is not None:
-            started(service)
-        await stop.wait()
-        collecting.cancel()
-    finally:
-        await service.stop()
+    """Serve until the broker is to stop; a broker whose join fails joins once more."""
+    if (process := parent()) is not None:
+        watching = asyncio.create_task(is_gone(process))
+        watching.add_done_callback(lambda _: stop.set())
+    while not stop.is_set():
+        service = BrokerService(network, name, joins)
+        service.at_left = stop.set
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(service.exceptions.heard)
+        if read_again is not None:
+            loop.add_signal_handler(signal.SIGHUP, _reload, service, read_again)
+        try:
+            if await _has_started(service, stop):
+                collecting = asyncio.create_task(_collect_now_and_then(calm_collector()))
+                if started is not None:
+                    started(service)
+                await stop.wait()
+                collecting.cancel()
+        except JoinAgainError as error:
+            _log.warning("joins again", extra={"problem": str(error)})
+        finally:
+            await service.stop()
+
+
+async def _has_started(service: BrokerService, stop: asyncio.Event) -> bool:
+    """Whether the broker has started before it was to stop; to join may take it long."""
+    starting, stopping = asyncio.create_task(service.start()), asyncio.create_task(stop.wait())
+    await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if not starting.done():
+        starting.cancel()
+        await asyncio.wait((starting,))
+        return False
+    starting.result()
+    return True
 
 
 def _reload(service: BrokerService, read_again: Callable[[], Network]) -> None:

@@ -149,9 +149,14 @@ def _read(address: Address, text: bytes) -> dict[str, Any]:
     return answer
 
 
-async def ask_to_leave(address: Address, caller: Caller = ANYBODY) -> str:
-    """Ask a broker to leave its network; why it cannot.  OSError when it does not answer."""
-    return await order(address, "leave", caller)
+async def ask_to_leave(
+    address: Address, caller: Caller = ANYBODY, without: Iterable[BrokerId] = ()
+) -> str:
+    """Ask a broker to leave its network, and to treat some neighbours as dead; why it cannot.
+
+    OSError when it does not answer.
+    """
+    return await order(address, "leave", caller, without=",".join(without))
 
 
 class Supervisor:

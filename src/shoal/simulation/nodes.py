@@ -14,6 +14,7 @@ from shoal.broker.effects import (
     Answered,
     CancelTimer,
     Deliver,
+    DropLink,
     Effect,
     EndLink,
     Hold,
@@ -359,7 +360,7 @@ class BrokerNode:
                 self._trace.records.append(record)
             case OpenLink(neighbour, is_lasting=is_lasting):
                 self._network.open_link(self.id, neighbour, is_lasting=is_lasting)
-            case EndLink(neighbour):
+            case EndLink(neighbour) | DropLink(neighbour):
                 self._network.end_link(self.id, neighbour)
             case ResetLink(neighbour):
                 self._network.reset_link(self.id, neighbour)

@@ -38,6 +38,13 @@ class Refuge:
         self._neighbours = neighbours
         self._ask = ask
         self.chosen: dict[BrokerId, BrokerId] = {}
+        # Of brokers that stayed after all.
+        self.former: dict[BrokerId, BrokerId] = {}
+
+    def end(self, broker: BrokerId) -> None:
+        """The broker does not leave: clients that want it come to it."""
+        if broker in self.chosen:
+            self.former[broker] = self.chosen.pop(broker)
 
     # --- subscriptions ------------------------------------------------------------------------
 

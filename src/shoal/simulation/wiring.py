@@ -38,6 +38,7 @@ class Wiring:
         self._make_link = make_link
         self._latency_us = latency_us
         self._lasting: dict[BrokerId, list[BrokerId]] = {}
+        self._opened_us: dict[Ends, int] = {}
         # Links that are cut, and whether they come up again when they are healed.
         self._cuts: dict[Ends, bool] = {}
         self._ending: set[Ends] = set()
@@ -69,6 +70,8 @@ class Wiring:
             self._queue.push(noticed_us, self._say_departed, (neighbour, broker))
 
     def make_lasting(self, ends: Ends) -> None:
+        if not self._is_lasting(ends):
+            self._opened_us[_either_way(ends)] = self._queue.now_us
         for source, target in (ends, ends[::-1]):
             others = self._lasting.setdefault(source, [])
             if target not in others:
@@ -186,6 +189,10 @@ class Wiring:
             if is_told:
                 self._queue.push(now_us + DETECTION_US, self._say_missing, ends)
 
+    def _opened(self, ends: Ends) -> int | None:
+        """When a lasting link was opened; None where it does not last."""
+        return self._opened_us[_either_way(ends)] if self._is_lasting(ends) else None
+
     def _is_lasting(self, ends: Ends) -> bool:
         return ends[1] in self._lasting.get(ends[0], ())
 
@@ -193,7 +200,7 @@ class Wiring:
         noticed_us = self._queue.now_us + DETECTION_US
         for source, target in self._take_down(ends):
             if is_told:
-                change = LinkChanged(target, LinkState.FAILED)
+                change = LinkChanged(target, LinkState.FAILED, self._opened(ends))
                 self._queue.push(noticed_us, self._brokers[source].bring, change)
                 self._noticed_us[_either_way(ends)] = noticed_us
 
@@ -224,7 +231,7 @@ class Wiring:
             return
         self.connect(ends)
         for source, target in (ends, ends[::-1]):
-            up = LinkChanged(target, LinkState.UP, is_lasting=self._is_lasting(ends))
+            up = LinkChanged(target, LinkState.UP, self._opened(ends))
             self._brokers[source].bring(now_us, up)
 
     def _say_missing(self, now_us: int, ends: Ends) -> None:
@@ -232,7 +239,7 @@ class Wiring:
         source, target = ends
         node = self._brokers.get(source)
         if node is not None and target not in node.links:
-            node.bring(now_us, LinkChanged(target, LinkState.FAILED))
+            node.bring(now_us, LinkChanged(target, LinkState.FAILED, self._opened(ends)))
 
     def _say_departed(self, now_us: int, ends: Ends) -> None:
         """Tell a broker, which knows that a link is down, that its other end has left."""

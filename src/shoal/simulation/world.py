@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from itertools import chain
 from random import Random
 
-from shoal.broker.effects import Costs, Leave, Requested, Started
+from shoal.broker.effects import Costs, Dead, Leave, Requested, Started, Stay
 from shoal.broker.machine import Broker
 from shoal.broker.messages import Advertise, Message, Unadvertise
 from shoal.broker.strategy import StrategyFactory
@@ -93,6 +93,7 @@ class World:
         self._publishers: dict[ClientId, PublisherNode] = {}
         self.brokers: dict[BrokerId, BrokerNode] = {}
         self.departures: dict[BrokerId, int] = {}
+        self._staying: set[BrokerId] = set()
         self._meters: list[Meter] = []
         self._message_costs = message_costs
         self._window_us = window_us
@@ -207,15 +208,41 @@ class World:
 
     def remove_broker(self, at_us: int, broker: BrokerId) -> None:
         """Send a broker's clients elsewhere, and ask it to leave; see `departures`."""
-        self.queue.push(at_us, self._ask_to_leave, broker)
+        self.queue.push(at_us, self._begin_to_leave, broker)
+
+    def _begin_to_leave(self, now_us: int, broker: BrokerId) -> None:
+        self._staying.discard(broker)
+        self._ask_to_leave(now_us, broker)
 
     def _ask_to_leave(self, now_us: int, broker: BrokerId) -> None:
         node = self.brokers.get(broker)
-        if node is not None:
+        if node is not None and broker not in self._staying:
             self._refuge.empty(now_us, broker)
             if all(each in node.links for each in self._wiring.neighbours(broker)):
                 node.bring(now_us, Leave())
             self.queue.push(now_us + DETECTION_US, self._ask_to_leave, broker)
+
+    def declare_dead(self, at_us: int, dead: BrokerId, broker: BrokerId) -> None:
+        """An operator says at a neighbour of a broker that this one is dead."""
+        self.queue.push(at_us, self._declare_dead, (dead, broker))
+
+    def _declare_dead(self, now_us: int, argument: tuple[BrokerId, BrokerId]) -> None:
+        dead, broker = argument
+        others = tuple(each for each in self._wiring.neighbours(dead) if each != broker)
+        self.brokers[broker].bring(now_us, Dead(dead, others))
+
+    def keep_broker(self, at_us: int, broker: BrokerId) -> None:
+        """Take a leave back; clients may come again.  What is refused is in the trace."""
+        self.queue.push(at_us, self._ask_to_stay, broker)
+
+    def _ask_to_stay(self, now_us: int, broker: BrokerId) -> None:
+        node = self.brokers.get(broker)
+        if node is not None:
+            before = len(self.trace.refused)
+            node.bring(now_us, Stay())
+            if len(self.trace.refused) == before:
+                self._staying.add(broker)
+                self._refuge.end(broker)
 
     def left(self, broker: BrokerId) -> None:
         self.queue.push(self.queue.now_us, self._left, broker)
@@ -250,6 +277,11 @@ class World:
     def refuges(self) -> Mapping[BrokerId, BrokerId]:
         """Where clients of brokers that leave go."""
         return self._refuge.chosen
+
+    @property
+    def former_refuges(self) -> Mapping[BrokerId, BrokerId]:
+        """Where clients have gone of brokers that took their leaves back."""
+        return self._refuge.former
 
     def broker_for(self, broker: BrokerId) -> BrokerId:
         """Where subscribers of this broker are: there, unless it leaves."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -125,7 +126,8 @@ def test_a_broker_that_leaves_and_is_slow_to_answer_is_not_gone(
 ) -> None:
     """On a busy machine an answer may take longer than it is waited for."""
     with_admin(path)
-    leaving = {"broker": "B2", "leaving": {"stage": "sessions", "problem": ""}}
+    stage = {"stage": "sessions", "problem": "", "since_s": 0.0, "next": "", "outcome": ""}
+    leaving = {"broker": "B2", "leaving": stage}
     slow = TimeoutError("timed out")
     answers = iter([leaving, slow, leaving, slow, OSError("Connection refused")])
     has_left = False
@@ -140,7 +142,7 @@ def test_a_broker_that_leaves_and_is_slow_to_answer_is_not_gone(
             raise answer
         return answer
 
-    async def ask_to_leave(address: Address, caller: Caller) -> str:
+    async def ask_to_leave(address: Address, caller: Caller, without: Sequence[str]) -> str:
         return ""
 
     monkeypatch.setattr("shoal.runtime.supervisor.get_json", get_json)

@@ -181,6 +181,23 @@ def test_what_brokers_wait_for_and_what_has_no_effect_is_said(
     assert "self_organising.pinned: no broker 'B33', so it has no effect" in text
 
 
+def test_what_holds_up_a_leave_or_a_join_is_said_with_the_next_step(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    waits = {"stage": "overlay", "problem": "no link to B3", "since_s": 70.2, "next": "start B3"}
+    stays = {"stage": "", "problem": "", "outcome": "taken back by an operator"}
+    joins = {"stage": "linking", "since_s": 3.0, "next": "it asks again"}
+    found: list[dict[str, Any] | None] = [
+        says(["B2"]) | {"leaving": waits},
+        says(["B1", "B3"]) | {"leaving": stays},
+        says(["B2"]) | {"joining": joins},
+    ]
+    _, text = run(capsys, monkeypatch, tmp_path, found)
+    assert "B1 leaves, busy with: overlay for 70 s: no link to B3; next: start B3" in text
+    assert "B2 stays: its leave was taken back by an operator" in text
+    assert "B3 joins, linking for 3 s; next: it asks again" in text
+
+
 def test_what_a_system_records_is_counted_and_fits_a_terminal(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -23,13 +23,14 @@ class Control(msgspec.Struct, frozen=True, tag=lambda name: f"{_TAG}{name}", arr
 
 
 class Purpose(enum.Enum):
-    """What a connection is for: a link of the overlay, a courier (`shoal.clients.courier`), or only
-    to see how far the other broker is.
+    """What a connection is for: a link of the overlay, a courier (`shoal.clients.courier`), only to
+    see how far the other broker is, or to ask whether it takes the sender in as a new member.
     """
 
     LINK = "link"
     COURIER = "courier"
     PROBE = "probe"
+    JOIN = "join"
 
 
 class Hello(Control, frozen=True):
@@ -119,7 +120,8 @@ class Whereabouts(msgspec.Struct, frozen=True):
     """Where a broker is, as it said at `at_us`, 0 for ever; or that it has left the network.
 
     It has when it leaves; `is_gone` when it has handed over all that it had, too.  `peers`, `admin`
-    and those for clients are addresses, empty where it does not listen.
+    and those for clients are addresses, empty where it does not listen.  Of a broker that an
+    operator has declared dead, the `successor` has its place.
     """
 
     name: BrokerId
@@ -132,6 +134,7 @@ class Whereabouts(msgspec.Struct, frozen=True):
     websocket: str = ""
     wss: str = ""
     is_gone: bool = False
+    successor: BrokerId = ""
 
     @property
     def doors(self) -> dict[str, str]:

@@ -204,8 +204,8 @@ class LinkSession(LinkTraffic):
         self._start()
         self._names.begin(said)
         self._start_afresh()
-        is_lasting = self.opened_us is not None or hello.opened_us is not None
-        return [LinkChanged(self.neighbour, LinkState.UP, is_lasting)]
+        opened = [each for each in (self.opened_us, hello.opened_us) if each is not None]
+        return [LinkChanged(self.neighbour, LinkState.UP, max(opened, default=None))]
 
     def _begin_again(self, said: Hello, hello: Hello, now_us: int) -> list[LinkChanged]:
         """Link up anew."""
@@ -276,7 +276,7 @@ class LinkSession(LinkTraffic):
     def _give_up(self) -> list[LinkChanged]:
         """Failed."""
         self._forget_all()
-        return [LinkChanged(self.neighbour, LinkState.FAILED)]
+        return [LinkChanged(self.neighbour, LinkState.FAILED, self.opened_us)]
 
     def _forget_all(self) -> list[LinkChanged]:
         """A new name."""

@@ -1,12 +1,13 @@
-"""`shoal leave`: take one broker out of a live network."""
+"""`shoal leave`: take one broker out of a live network, or take that back."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import urlencode
 
 import typer
 
@@ -34,6 +35,19 @@ _MOST_UNANSWERED = 6
 def leave(
     network_file: Annotated[Path, typer.Argument(metavar="NETWORK.toml", help="The network.")],
     broker: Annotated[str, typer.Argument(help="Which of its brokers.")],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would happen, and what refuses it.")
+    ] = False,
+    abort: Annotated[
+        bool, typer.Option("--abort", help="Take a leave back that has not come to its end.")
+    ] = False,
+    without: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="BROKER",
+            help="Treat this neighbour, which is not connected, as dead; may be repeated.",
+        ),
+    ] = None,
     admin: Annotated[
         str,
         typer.Option(metavar="HOST:PORT", help="Its admin port, if the file does not list it."),
@@ -47,10 +61,16 @@ def leave(
     Its clients are sent to other brokers, sessions that stay behind are handed over, its links end
     when all in them has arrived, and then its process ends, with exit code 0.  Nothing that was
     acknowledged is lost.
+
+    A broker does not leave while a neighbour is not connected: wait, or say --without.  With
+    --dry-run the exit code is 1 if the broker cannot leave.
     """
+    from shoal.cli.support.live.forgetting import forget_broker
     from shoal.cli.support.live.networks import read_network
     from shoal.runtime.addresses import read_address
 
+    if abort and (dry_run or without):
+        raise UserError("--abort: takes a leave back; say nothing else with it")
     network = read_network(network_file, has_files=False)
     caller = read_caller(network, operator, operator_password, operator_certificate)
     known = {each.name: each.reached_at("admin") for each in network.brokers}
@@ -59,15 +79,80 @@ def leave(
         where = "has no admin address" if broker in known else "is not listed; name its --admin"
         raise UserError(f"{network_file}: broker {broker!r} {where}")
     try:
+        there = read_address(address)
         others = {
             name: read_address(each) for name, each in known.items() if each and name != broker
         }
-        is_news = asyncio.run(
-            _leave(broker, read_address(address), others, caller, is_listed=broker in known)
-        )
     except ValueError as error:
         raise UserError(f"--admin: {error}") from error
-    print(f"{broker} has left" if is_news else f"{broker} had left already")
+    if dry_run:
+        _show_plan(broker, asyncio.run(_plan(broker, there, without or (), caller.to(broker))))
+    elif abort:
+        asyncio.run(_abort(broker, there, caller.to(broker)))
+        print(f"{broker} stays")
+    else:
+        for each in without or ():
+            asyncio.run(forget_broker(network, each, caller, at=broker))
+        is_news = asyncio.run(_leave(broker, there, others, caller, is_listed=broker in known))
+        print(f"{broker} has left" if is_news else f"{broker} had left already")
+
+
+async def _check_name(broker: str, address: Address, caller: Caller) -> None:
+    """UserError unless this is the broker that answers there."""
+    from shoal.runtime.supervisor import get_json
+
+    name = (await get_json(address, "/status", caller))["broker"]
+    if name != broker:
+        raise UserError(f"the broker at {address} is {name}, not {broker}")
+
+
+async def _plan(
+    broker: str, address: Address, without: Sequence[str], caller: Caller
+) -> dict[str, Any]:
+    """What a leave would do."""
+    from shoal.runtime.supervisor import get_json
+
+    query = urlencode({"without": ",".join(without)})
+    try:
+        await _check_name(broker, address, caller)
+        return await get_json(address, f"/leave-plan?{query}", caller)
+    except OSError as error:
+        raise UserError(f"{broker} does not answer at {address}: {problem_of(error)}") from error
+
+
+def _show_plan(broker: str, plan: Mapping[str, Any]) -> None:
+    """Print it; exit code 1 if the broker cannot leave."""
+    stage, takers = plan["stage"], ", ".join(plan["takers"])
+    if stage:
+        print(f"{broker} leaves already, busy with its {stage}")
+    print(
+        f"clients: {plan['clients']:,} would be sent elsewhere, {plan['follow']:,} of them follow"
+    )
+    print(f"sessions: {plan['sessions']:,} to hand over, to {takers or 'no other broker'}")
+    for row in plan["neighbours"]:
+        state = "connected" if row["connected"] else "not connected"
+        if row["dead"]:
+            state = f"treated as dead; {row['waiting_bytes']:,} bytes that wait for it are lost"
+        print(f"neighbour {row['broker']}: {state}")
+    if plan["successor"]:
+        print(f"{plan['successor']} takes the place of {broker}")
+    if plan["problems"]:
+        for problem in plan["problems"]:
+            print(f"{broker} cannot leave: {problem}")
+        raise typer.Exit(1)
+    print(f"{broker} can leave")
+
+
+async def _abort(broker: str, address: Address, caller: Caller) -> None:
+    from shoal.runtime.supervisor import order
+
+    try:
+        await _check_name(broker, address, caller)
+        problem = await order(address, "stay", caller)
+    except OSError as error:
+        raise UserError(f"{broker} does not answer at {address}: {problem_of(error)}") from error
+    if problem:
+        raise UserError(f"{broker}: {problem}")
 
 
 async def _leave(
@@ -82,9 +167,7 @@ async def _leave(
     from shoal.runtime.supervisor import ask_to_leave, get_json
 
     try:
-        name = (await get_json(address, "/status", caller.to(broker)))["broker"]
-        if name != broker:
-            raise UserError(f"the broker at {address} is {name}, not {broker}")
+        await _check_name(broker, address, caller.to(broker))
         problem = await ask_to_leave(address, caller.to(broker))
     except OSError as error:
         # Of a name that is in no file nobody knows whether it was ever there.
@@ -93,7 +176,7 @@ async def _leave(
         raise UserError(f"{broker} does not answer at {address}: {problem_of(error)}") from error
     if problem:
         raise UserError(f"{broker} cannot leave: {problem}")
-    stage, since_s, has_said, unanswered = "", 0.0, False, 0
+    stage, said, unanswered = "", ("", ""), 0
     while True:
         try:
             found: dict[str, Any] = await get_json(address, "/status", caller.to(broker))
@@ -105,16 +188,19 @@ async def _leave(
         except OSError:
             break
         unanswered = 0
-        leaving = found.get("leaving", {})
-        if not leaving.get("stage"):
+        leaving = found["leaving"]
+        if not leaving["stage"]:
+            if leaving["outcome"]:
+                raise UserError(f"{broker} stays: its leave was {leaving['outcome']}")
             raise UserError(f"{broker} was started again before it had left; ask it once more")
-        if leaving["stage"] != stage:
-            stage, since_s, has_said = leaving["stage"], 0.0, False
-        since_s += _POLL_S
-        if since_s > _SAY_AFTER_S and not has_said:
-            has_said = True
+        stage = leaving["stage"]
+        # What changes all the time, as the number of sessions, is said once.
+        words = (stage, leaving["next"])
+        if leaving["since_s"] > _SAY_AFTER_S and words != said:
+            said = words
             problem = f": {leaving['problem']}" if leaving["problem"] else ""
             print(f"{broker} is still busy with its {stage}{problem}", flush=True)
+            print(f"  next: {leaving['next']}", flush=True)
         await asyncio.sleep(_POLL_S)
     if not await _is_gone(broker, others, caller, _HEAR_S):
         raise UserError(f"{broker} ended while it was busy with its {stage}; it has not left")

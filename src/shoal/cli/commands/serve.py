@@ -20,13 +20,14 @@ def serve(
     ],
     broker: Annotated[str, typer.Option("--broker", "-b", help="Which of its brokers to run.")],
     join: Annotated[
-        str,
+        list[str] | None,
         typer.Option(
             metavar="BROKER[=HOST:PORT]",
             help="Join a running network as a new broker, linked to this one, which listens for "
-            "brokers there, or where the file says.",
+            "brokers there, or where the file says; may be repeated.  The first member that "
+            "answers takes the new broker in; those of the file are asked, too.",
         ),
-    ] = "",
+    ] = None,
     listen: Annotated[
         list[str] | None,
         typer.Option(
@@ -46,6 +47,8 @@ def serve(
     standard error, one JSON object per line.
 
     A broker that has joined once keeps its links; --join is of no effect when it starts again.
+    Until a member has taken it in, it asks every broker that it knows, again and again; `shoal
+    status` and the log say why each does not.
     """
     with uncollected():
         from shoal.cli.support.live.networks import read_join, read_network, with_broker
@@ -60,7 +63,7 @@ def serve(
         network = read_network(network_file)
         if join and network.no_joiners:
             raise UserError(f"--join: {network.no_joiners}")
-        return with_broker(network, broker, join, listen) if join and listen else network
+        return with_broker(network, broker, join[0], listen) if join and listen else network
 
     network = read()
     if listen and not join:
@@ -70,7 +73,7 @@ def serve(
         advice = "; a new one needs --listen peers=HOST:PORT and others" if join else ""
         known = ", ".join(names)
         raise UserError(f"{network_file}: no broker {broker!r}; there are {known}{advice}")
-    joined = read_join(network, join) if join else None
+    joins = [read_join(network, each) for each in join or ()]
     if log_level not in ("debug", "info", "warning", "error"):
         raise UserError(f"--log-level {log_level}: use debug, info, warning or error")
     start_logging(broker, log_level)
@@ -86,6 +89,6 @@ def serve(
             print(f"{broker} {key} {where}", flush=True)
 
     try:
-        serve_broker(network, broker, started, read_again, joined)
+        serve_broker(network, broker, started, read_again, joins)
     except (AccessError, JournalError, OSError, TlsError) as error:
         raise UserError(f"{broker}: {error}") from error

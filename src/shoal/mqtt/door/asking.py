@@ -123,6 +123,12 @@ class Asking:
             for each in tuple(wanted.under):
                 self._place(each)
 
+    def ask_again(self) -> None:
+        """The machine has forgotten what it was asked for."""
+        for wanted in self._wanted.values():
+            if wanted.coverer is None:
+                wanted.number = self._ask(*wanted.key)
+
     def take_leave(self) -> int | None:
         """Ask for some of what those cover that nobody wants; None while there is more of it.
 

@@ -145,14 +145,23 @@ class Door:
         # Publications that are not done with when they are settled, how often; and those that are.
         self._kept_back: dict[int, int] = {}
         self._settled: set[int] = set()
+        self._ask_for_itself()
+
+    def _ask_for_itself(self) -> None:
         self._ask(self.client, Advertise(self.promising.made(self.client, 0, EVERYTHING)))
         everyone = Or(
             (
                 predicate(RETAIN_ATTRIBUTE, Operator.EQ, True),
-                predicate(TO_ATTRIBUTE, Operator.IN, (broker_id, EVERY_BROKER)),
+                predicate(TO_ATTRIBUTE, Operator.IN, (self._broker_id, EVERY_BROKER)),
             )
         )
         self._ask(self.client, Subscribe(self._subscription("brokers", Filter(everyone))))
+
+    def ask_again(self) -> None:
+        """The machine has forgotten this client, and takes it in anew."""
+        self._ask_for_itself()
+        self.asking.ask_again()
+        self.forget_known()
 
     def register(self, ledger: Ledger) -> None:
         def recent() -> Measure:

@@ -127,6 +127,11 @@ class Federation:
     def _tell_all(self, now_us: int) -> None:
         self.roaming.telling.flush(now_us)
 
+    def come_back(self, now_us: int) -> None:
+        """This broker stays, and has missed what was said since the others heard that it leaves."""
+        self.joining.is_told = False
+        self.joining.join(now_us)
+
     def left(self, broker: BrokerId, now_us: int) -> None:
         """A broker has left the network for good."""
         self.roaming.broker_left(broker, now_us)

@@ -191,15 +191,30 @@ class Bluedove(BaseStrategy):
         """
         if self._is_leaving:
             return
-        node = self.node
-        if self.dispatcher is not None and not any(
-            each != node.broker and each not in node.lost for each in node.dispatchers
-        ):
-            raise ProtocolError(f"{node.broker} is the last dispatcher, and cannot leave")
+        if self.obstacle:
+            raise ProtocolError(self.obstacle)
         if self.membership is not None:
             self.membership.leave(stay_ready=False, now_us=now_us, out=out)
         self._is_leaving = True
         self._listen_to_self(now_us, out)
+
+    def stay(self, now_us: int, out: list[Effect]) -> None:
+        if self._is_ending:
+            raise ProtocolError("its links end")
+        if self._is_leaving:
+            self._is_leaving = False
+            if self.membership is not None:
+                self.membership.stay(now_us, out)
+            self._listen_to_self(now_us, out)
+
+    @property
+    def obstacle(self) -> str:
+        node = self.node
+        if self.dispatcher is not None and not any(
+            each != node.broker and each not in node.lost for each in node.dispatchers
+        ):
+            return f"{node.broker} is the last dispatcher, and cannot leave"
+        return "" if self.membership is None else self.membership.obstacle
 
     @property
     def _has_nothing_left(self) -> bool:

@@ -1,27 +1,30 @@
-"""How the neighbours of a leaving broker agree to link to one of them instead.
+"""How the neighbours of a broker that leaves, or is dead, agree to link to one of them instead.
 
 One idea: **a leave is a contraction.** The leaving broker is merged into one of its neighbours, the
 *successor*: each of its other neighbours hangs its own part of the tree on the successor. A
-contraction keeps a tree a tree, whichever neighbour follows first and whichever follows late.
+contraction keeps a tree a tree, whichever neighbour follows first and whichever follows late. A
+death that an operator declares (`shoal forget`) is the same, without the dead broker.
 
 The successor is the *decider*: it asks all the others, and its own installation of the change is
 the decision (two-phase commit with a durable decision). A broker that has voted is *in doubt* until
-it knows the decision; a broker that has installed a change keeps the decision on disk until every
-other participant has confirmed that it has installed it, too, and takes part in no other change
-before that.
+it knows the decision. A broker that has installed a change keeps the decision on disk until the
+other participants that it is linked to have confirmed that they have installed it, too, and takes
+part in no other change before that.
 
-| step | message | what is on disk |
+| step | message | written to disk first |
 | --- | --- | --- |
 | the leaving broker asks a neighbour to decide | `LeaveWanted` | |
 | the decider opens links to the others, which do not last, and asks them | `Prepare` | |
-| each of the others votes | `Ready` | its vote |
+| each of the others stops, and votes | `Ready` | its vote |
 | the decider stops, and asks the leaving broker | `Prepare` | |
-| the leaving broker stops, votes, and says which rows it has from where | `Ready` | its vote |
-| the decider installs: this is the decision | `Decide` to all | decision, links |
-| each of the others installs, and tells each participant | `Decide` | decision, links |
+| the leaving broker stops, votes, and says which rows lie behind whom | `Ready` | its vote |
+| the decider installs: this is the decision | `Decide` | decision, links |
+| each of the others installs, and tells the others it is linked to | `Decide` | decision, links |
 | the leaving broker installs, and passes on what was under way | `Decide` | decision |
-| when all have confirmed, nothing more comes from the leaving broker | `Flushed` | |
-| its links end, and it has left | | nothing |
+| all have confirmed: nothing more comes from the leaving broker | `Flushed` | |
+| its links end, and it has left | | |
+
+Where the broker is dead, the others say themselves which rows lie behind them.
 
 Why nothing is lost
 -------------------
@@ -33,31 +36,33 @@ Why nothing is lost
   way, and is dropped, is said again, and no row goes that still counts.
 - *Publications.* What a participant has sent to the leaving broker, and what is not settled there,
   it sends again over the new link (`Recall`), before anything newer. What the leaving broker has
-  taken in, it passes on over its old links. A participant takes nothing in over a new link before
-  the leaving broker has said `Flushed`, or its link is lost: so no publication is overtaken.
+  taken in, it passes on over its old links. A participant takes nothing else in before the leaving
+  broker has said `Flushed`, or its link is lost: so no publication is overtaken.
 
-What happens when a broker dies
--------------------------------
+What happens when a broker dies meanwhile
+-----------------------------------------
 
-| broker | when | then |
+| broker | dies | then |
 | --- | --- | --- |
-| the decider | before it has installed | it has forgotten all: others `Query`, it says `Abort` |
+| decider | before it has installed | it has forgotten its own vote: that aborts |
 | | after | it finds its decision on disk, and says it first of all |
 | one of the others | before its vote | the decider aborts |
-| | after | it finds its vote on disk, and asks |
-| the leaving broker | before its vote | the decider aborts |
-| | after | it finds its vote, or the decision, on disk; it has left when all have confirmed |
+| | after | it finds its vote on disk, and asks (`Query`) |
+| leaving broker | before its vote | the decider aborts |
+| | after | it finds its vote on disk, and asks; or the decision, and goes on |
 
-While the decider is down after its decision, each participant that knows the decision tells the
-others.  A broker in doubt that loses the decider goes on as if nothing had been asked, and asks
-again when it can: no client waits for a broker that is down. A leave waits, and says for which
-broker.
+A broker in doubt asks the decider and the leaving broker, whichever it is connected to. If the
+decider is dead, a participant that knows the decision has told the leaving broker, and that one the
+others. Only the leaving broker's vote makes a decision possible, and it is asked last: so a leaving
+broker that has not voted knows that nothing was decided, and says so (`Abort`).
 
-Only the leaving broker's word makes a decision possible, and it is asked last. So a leaving broker
-that has not voted knows that nothing was decided, and says so to any that asks.
+A broker in doubt that loses the decider goes on as if nothing had been asked, and asks again when
+it can: no client waits for a broker that is down. A leave waits, and says for which broker
+(`Coordinator.problem`). If the decider is dead for good, an operator declares that, which ends the
+doubt, too.
 
-A broker that links to the leaving broker when that is out of the tree already is sent to its
-successor (`Elsewhere`).
+A broker that links to the leaving broker when that one is out of the tree is sent to its successor
+(`Elsewhere`).
 
 Decisions
 ---------
@@ -71,6 +76,6 @@ Decisions
 - **A participant in doubt goes on when the decider is lost.** Else a broker that is killed in the
   wrong millisecond would stop publishers at all neighbours of the leaving broker.
 
-Literature: two-phase commit with presumed abort (Mohan, Lindsay and Obermarck, 1986); joint
-changes of configurations in Raft (Ongaro, 2014, chapter 4) and viewstamped replication.
+Literature: two-phase commit with presumed abort (Mohan, Lindsay and Obermarck, 1986); changes of
+configurations in Raft (Ongaro, 2014, chapter 4) and in viewstamped replication.
 """

@@ -14,6 +14,7 @@ import msgspec
 
 from shoal.broker.effects import (
     CancelTimer,
+    DropLink,
     Effect,
     EndLink,
     Hold,
@@ -46,6 +47,7 @@ from shoal.overlays.coordination.messages import (
     Query,
     Ready,
     Refuse,
+    Side,
 )
 
 TIMER: TimerKey = ("change",)
@@ -75,14 +77,14 @@ class Host(Protocol):
     def is_connected(self, broker: BrokerId) -> bool:
         """Whether there is a link to this broker, of the overlay or not, that is up."""
 
-    def obstacle_to(self, leaver: BrokerId) -> str:
+    def obstacle_to(self, leaver: BrokerId, *, is_dead: bool = False) -> str:
         """Why it cannot take part now in the leave of a neighbour, or in its own; "" if it can."""
 
     def since_us(self, neighbour: BrokerId) -> int:
         """When it was last settled whether the link belongs to the overlay."""
 
     def facts(self, change: Change) -> Facts:
-        """At the leaving broker: what the decider must know."""
+        """At the leaving broker, or a neighbour of a dead one: what the decider must know."""
 
     def succeed(
         self, change: Change, facts: Facts, at_us: int, now_us: int, out: list[Effect]
@@ -103,7 +105,7 @@ class Host(Protocol):
     ) -> None:
         """The broker that this one has linked to is out of the overlay: link to its successor."""
 
-    def remember(self, out: list[Effect]) -> None:
+    def record(self, out: list[Effect]) -> None:
         """Ask the driver to remember `Coordinator.facts`."""
 
     def resume(self, what: Deferred, now_us: int, out: list[Effect]) -> None:
@@ -156,6 +158,7 @@ class Coordinator:
         self._change: Change | None = None
         self._asked: set[BrokerId] = set()
         self._votes: dict[BrokerId, int] = {}
+        self._sides: list[Side] = []
         self._decisions: dict[ChangeKey, Decision] = {}
         # A change of its own leave of which this broker has said that it is not made.
         self._dead: ChangeKey | None = None
@@ -243,7 +246,9 @@ class Coordinator:
 
     def leave(self, now_us: int, out: list[Effect]) -> None:
         """Leave the overlay; `Left` says when it has."""
-        if not self.is_leaving:
+        if self.is_out:
+            self._drain(out)
+        elif not self._is_leaving:
             self._is_leaving = True
             self._ask_to_leave(now_us, out)
 
@@ -278,7 +283,7 @@ class Coordinator:
             case Ready(key):
                 if self._is_deciding(key):
                     self._step(Event.READY, neighbour, message, now_us, out)
-                else:
+                elif key[0] == self._broker:
                     self._answer(neighbour, key, out)
             case Refuse(key) if self._is_deciding(key):
                 self._step(Event.REFUSE, neighbour, message, now_us, out)
@@ -293,8 +298,8 @@ class Coordinator:
                     self._confirm(neighbour, change.key, out)
             case Installed(key):
                 self._confirm(neighbour, key, out)
-            case Query(key):
-                self._answer(neighbour, key, out)
+            case Query(change) if self._broker in change.participants[:2]:
+                self._answer(neighbour, change.key, out)
             case Flushed(key):
                 self._end_link_to_leaver(neighbour, key, now_us, out)
             case Elsewhere(successor) if neighbour in self._host.neighbours:
@@ -315,6 +320,26 @@ class Coordinator:
     def opened(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> bool:
         """A link is up that does not last; whether a change has opened it."""
         return self._link_up(neighbour, now_us, out)
+
+    def failed(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
+        """A link that does not last has failed, or did not come up."""
+        self._link_down(neighbour, LinkState.FAILED, now_us, out)
+
+    def declare_dead(
+        self, broker: BrokerId, others: Collection[BrokerId], now_us: int, out: list[Effect]
+    ) -> None:
+        """A neighbour is dead, as an operator says: take its place among these others.
+
+        Whether it is connected the driver knows better: it may wait for it to come back.
+        ProtocolError when that cannot begin; `problem` says why it has not been done.
+        """
+        host = self._host
+        if broker not in host.neighbours and broker not in host.away:
+            raise ProtocolError(f"{broker} is no neighbour")
+        if reason := self._why_busy(but=broker):
+            raise ProtocolError(reason)
+        missing = tuple(each for each in others if each not in host.neighbours)
+        self._begin(broker, missing, now_us, out, is_dead=True)
 
     def departed(self, broker: BrokerId, out: list[Effect]) -> None:
         """This broker is gone for good: no change waits for it."""
@@ -343,7 +368,7 @@ class Coordinator:
     def _ask_to_leave(self, now_us: int, out: list[Effect]) -> None:
         host = self._host
         neighbours = list(host.neighbours)
-        if reason := self._why_busy or _why_away(host.away) or host.obstacle_to(self._broker):
+        if reason := self._why_busy() or _why_away(host.away) or host.obstacle_to(self._broker):
             self._wait(reason, now_us, out)
         elif not neighbours:
             out.append(Left())
@@ -367,12 +392,12 @@ class Coordinator:
             self._turn += 1
             self._ask_to_leave(now_us, out)
 
-    @property
-    def _why_busy(self) -> str:
+    def _why_busy(self, but: BrokerId = "") -> str:
+        """Why it can take part in no change, but for one that ends the wait for a dead broker."""
         if self.stage is not Stage.FREE:
             return "it takes part in another change"
-        missing = sorted({each for row in self._decisions.values() for each in row.missing})
-        return f"{', '.join(missing)} has yet to confirm the last change" if missing else ""
+        missing = {each for row in self._decisions.values() for each in row.missing} - {but}
+        return f"{', '.join(sorted(missing))} has yet to confirm the last change" if missing else ""
 
     def _drain(self, out: list[Effect]) -> None:
         """At the leaving broker: say that nothing more comes, and end its links, if that is so."""
@@ -414,18 +439,30 @@ class Coordinator:
             reason = f"its link to {left[0]} has yet to end"
             out.append(Send(leaver, NotNow(message.attempt, reason)))
             return
-        number = self._number = max(now_us, self._number + 1)
-        self._change = Change(self._broker, number, leaver, message.others)
         self._asked_by = message.attempt
-        self._asked, self._votes, self.stage = set(), {}, Stage.GATHERING
+        self._begin(leaver, message.others, now_us, out, is_dead=False)
+
+    def _begin(
+        self,
+        leaver: BrokerId,
+        others: tuple[BrokerId, ...],
+        now_us: int,
+        out: list[Effect],
+        *,
+        is_dead: bool,
+    ) -> None:
+        number = self._number = max(now_us, self._number + 1)
+        self._change = Change(self._broker, number, leaver, others, is_dead)
+        self._asked, self._votes, self._sides = set(), {}, []
+        self.stage = Stage.GATHERING
         out.append(SetTimer(TIMER, now_us + PATIENCE_US))
-        out.extend(OpenLink(each) for each in message.others)
+        out.extend(OpenLink(each) for each in others)
         self._close_if_all_voted(now_us, out)
 
     def _why_not_decide(self, leaver: BrokerId, others: Collection[BrokerId]) -> str:
         host = self._host
-        if self._why_busy:
-            return self._why_busy
+        if reason := self._why_busy():
+            return reason
         if self._is_leaving and self._broker > leaver:
             return "it leaves itself"
         for each in others:
@@ -442,6 +479,7 @@ class Coordinator:
     def _count(self, neighbour: BrokerId, ready: Ready, now_us: int, out: list[Effect]) -> None:
         """Counts the vote; behind the last of the others, asks the leaving broker → closing."""
         self._votes[neighbour] = ready.since_us
+        self._sides += ready.facts.sides
         self._close_if_all_voted(now_us, out)
 
     def _close_if_all_voted(self, now_us: int, out: list[Effect]) -> None:
@@ -449,8 +487,11 @@ class Coordinator:
         assert change is not None
         if not self._votes.keys() >= {*change.others}:
             return
-        if reason := self._host.obstacle_to(change.leaver):
+        if reason := self._host.obstacle_to(change.leaver, is_dead=change.is_dead):
             self._abort(reason, now_us, out)
+            return
+        if change.is_dead:
+            self._make(change, Facts(tuple(self._sides)), now_us, out)
             return
         self.stage = Stage.CLOSING
         self._hold((change.leaver, *change.others), out)
@@ -460,18 +501,25 @@ class Coordinator:
         """Installs: that is the decision → draining."""
         change = self._change
         assert change is not None
-        if neighbour != change.leaver:
-            return
-        known = (*self._votes.values(), *map(self._host.since_us, change.participants[1:]))
+        if neighbour == change.leaver:
+            self._make(change, ready.facts, now_us, out)
+
+    def _make(self, change: Change, facts: Facts, now_us: int, out: list[Effect]) -> None:
+        known = (*self._votes.values(), *map(self._host.since_us, (change.leaver, *change.others)))
         at_us = max(now_us, *(each + 1 for each in known))
         out.append(CancelTimer(TIMER))
         self._install(change, at_us, out)
-        self._host.succeed(change, ready.facts, at_us, now_us, out)
+        self._host.succeed(change, facts, at_us, now_us, out)
         self._begin_to_drain(change, now_us, out)
 
     def _give_up(self, neighbour: BrokerId, refuse: Refuse, now_us: int, out: list[Effect]) -> None:
-        """Aborts → free."""
+        """Aborts → free; begins anew without a broker that the dead one is not linked to."""
+        change = self._change
+        assert change is not None
         self._abort(f"{neighbour}: {refuse.reason}", now_us, out)
+        if change.is_dead and not refuse.is_linked:
+            others = tuple(each for each in change.others if each != neighbour)
+            self._begin(change.leaver, others, now_us, out, is_dead=True)
 
     def _tire(self, _: BrokerId, __: None, now_us: int, out: list[Effect]) -> None:
         """Aborts → free."""
@@ -487,32 +535,41 @@ class Coordinator:
     def _abort(self, reason: str, now_us: int, out: list[Effect]) -> None:
         change = self._change
         assert change is not None
-        self._say(Abort(change.key), (*change.others, change.leaver), out)
-        self._say(NotNow(self._asked_by, reason), [change.leaver], out)
+        self._say(Abort(change.key), change.participants, out)
+        if not change.is_dead:
+            self._say(NotNow(self._asked_by, reason), [change.leaver], out)
         out.extend(EndLink(each) for each in change.others)
         self._ending |= {*change.others}
         self._be_free(now_us, out)
+        if change.is_dead:
+            self.problem = f"{change.leaver} cannot be declared dead: {reason}"
 
     # --- who is asked -------------------------------------------------------------------------
 
     def _vote(self, decider: BrokerId, message: Prepare, now_us: int, out: list[Effect]) -> None:
         """Votes, stops → in doubt; or refuses."""
         change = message.change
+        linked = (*self._host.neighbours, *self._host.away)
+        if change.leaver not in (self._broker, *linked):
+            reason = f"it is not linked to {change.leaver}"
+            out.append(Send(decider, Refuse(change.key, reason, is_linked=False)))
+            return
         if reason := self._why_not_vote(decider, change):
             out.append(Send(decider, Refuse(change.key, reason)))
             return
         self._change, self.stage = change, Stage.IN_DOUBT
-        self._host.remember(out)
+        self._host.record(out)
         is_leaver = self._broker == change.leaver
-        self._hold((decider,) if is_leaver else (decider, change.leaver), out)
-        facts = self._host.facts(change) if is_leaver else Facts()
+        is_heard = not (is_leaver or change.is_dead)
+        self._hold((decider, change.leaver) if is_heard else (decider,), out)
+        facts = self._host.facts(change) if is_leaver or change.is_dead else Facts()
         out.append(Send(decider, Ready(change.key, self._host.since_us(decider), facts)))
         out.append(SetTimer(TIMER, now_us + ASK_US))
 
     def _why_not_vote(self, decider: BrokerId, change: Change) -> str:
         host, neighbours = self._host, self._host.neighbours
-        if self._why_busy:
-            return self._why_busy
+        if reason := self._why_busy(but=change.leaver if change.is_dead else ""):
+            return reason
         if change.decider != decider or self._broker not in change.participants[1:]:
             return "it is no participant"
         if self._broker == change.leaver:
@@ -524,15 +581,17 @@ class Coordinator:
                 return _why_away(host.away)
         elif decider in neighbours:
             return f"it is linked to {decider} already"
-        elif change.leaver not in neighbours or not self._host.is_connected(change.leaver):
+        elif not change.is_dead and not host.is_connected(change.leaver):
             return f"it is not linked to {change.leaver}"
-        return host.obstacle_to(change.leaver)
+        return host.obstacle_to(change.leaver, is_dead=change.is_dead)
 
     def _vote_anew(
         self, decider: BrokerId, message: Prepare, now_us: int, out: list[Effect]
     ) -> None:
-        """Votes anew, if the decider has forgotten the former change; or refuses."""
-        if self._change is not None and self._change.decider == decider:
+        """Votes anew, if the decider has forgotten the former change, or is dead; or refuses."""
+        change = message.change
+        deciders = (decider, change.leaver) if change.is_dead else (decider,)
+        if self._change is not None and self._change.decider in deciders:
             self._forget_vote(now_us, out)
         self._vote(decider, message, now_us, out)
 
@@ -555,7 +614,7 @@ class Coordinator:
 
     def _forget_vote(self, now_us: int, out: list[Effect]) -> None:
         self._be_free(now_us, out)
-        self._host.remember(out)
+        self._host.record(out)
 
     def _follow(self, neighbour: BrokerId, decide: Decide, now_us: int, out: list[Effect]) -> None:
         """Installs → draining, or out."""
@@ -578,7 +637,7 @@ class Coordinator:
         """Asks what became of the change."""
         change = self._change
         assert change is not None
-        self._say(Query(change.key), (change.decider, change.leaver), out)
+        self._say(Query(change), (change.decider, change.leaver), out)
         if not self._host.is_connected(change.decider) and self._broker != change.leaver:
             out.append(OpenLink(change.decider))
         out.append(SetTimer(TIMER, now_us + ASK_US))
@@ -589,20 +648,22 @@ class Coordinator:
     def _install(self, change: Change, at_us: int, out: list[Effect]) -> None:
         """The decision is on disk before anything else follows from it."""
         # The others are not linked to each other: of them the decider and the leaving broker hear.
-        missing = {change.decider, change.leaver}
+        missing = {change.decider, change.leaver} & {*change.participants}
         if self._broker in missing:
             missing = {*change.participants} - {self._broker}
-        self._decisions[change.key] = Decision(change, at_us, missing)
+        if missing:
+            self._decisions[change.key] = Decision(change, at_us, missing)
         self._change, self.stage = change, Stage.DRAINING
-        self._host.remember(out)
-        decide = Decide(change, at_us)
-        out.extend(
-            Send(each, decide) for each in change.participants if self._host.is_connected(each)
-        )
+        self._host.record(out)
+        self._say(Decide(change, at_us), change.participants, out)
 
     def _begin_to_drain(self, change: Change, now_us: int, out: list[Effect]) -> None:
         """Take in what comes from the leaving broker first."""
-        if self._host.is_connected(change.leaver):
+        if change.is_dead:
+            out.append(DropLink(change.leaver))
+            for key in list(self._decisions):
+                self._confirm(change.leaver, key, out)
+        if not change.is_dead and self._host.is_connected(change.leaver):
             self._hold((change.leaver,), out)
         else:
             self._be_free(now_us, out)
@@ -635,7 +696,7 @@ class Coordinator:
             if self._broker != decision.change.leaver:
                 del self._decisions[key]
             decision.missing.clear()
-            self._host.remember(out)
+            self._host.record(out)
         decision.missing.discard(broker)
         self._drain(out)
 
@@ -673,8 +734,8 @@ class Coordinator:
             out.append(Send(neighbour, Prepare(change)))
         else:
             self._lose_link(neighbour, now_us, out)  # it is up anew, with nothing in it
-            if self.stage is Stage.IN_DOUBT:
-                out.append(Send(neighbour, Query(change.key)))
+            if self.stage is Stage.IN_DOUBT and neighbour in (change.decider, change.leaver):
+                out.append(Send(neighbour, Query(change)))
         return is_taken
 
     def _link_down(

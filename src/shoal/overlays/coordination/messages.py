@@ -13,18 +13,20 @@ ChangeKey = tuple[BrokerId, int]
 
 
 class Change(msgspec.Struct, frozen=True, array_like=True):
-    """A leaving broker is contracted into one of its neighbours.
+    """A broker that leaves, or is dead, is contracted into one of its neighbours.
 
     decider  the neighbour that decides, and takes the place: the successor
     number   greater than of any change that the decider has begun before
-    leaver   the leaving broker
+    leaver   the broker that leaves
     others   its other neighbours, each of which is linked to the decider instead
+    is_dead  whether an operator has declared it dead: then it takes no part
     """
 
     decider: BrokerId
     number: int
     leaver: BrokerId
     others: tuple[BrokerId, ...]
+    is_dead: bool = False
 
     @property
     def key(self) -> ChangeKey:
@@ -32,12 +34,15 @@ class Change(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def participants(self) -> tuple[BrokerId, ...]:
-        return self.decider, self.leaver, *self.others
+        """The decider first, then the leaving broker, if it is not dead."""
+        leaver = () if self.is_dead else (self.leaver,)
+        return self.decider, *leaver, *self.others
 
 
 class Side(msgspec.Struct, frozen=True, array_like=True):
-    """What the leaving broker knows of one neighbour: the rows that it has from there.
+    """The rows that lie behind one neighbour of the broker that leaves.
 
+    The leaving broker says which these are, or that neighbour itself, if the broker is dead.
     The decider may lack a subscription that nothing on its own side asked for.
     """
 
@@ -94,10 +99,11 @@ class Ready(ChangeMessage, frozen=True):
 
 
 class Refuse(ChangeMessage, frozen=True):
-    """To the decider: this broker cannot take part now."""
+    """To the decider: this broker cannot take part now, or is not linked to the dead broker."""
 
     key: ChangeKey
     reason: str
+    is_linked: bool = True
 
 
 class Abort(ChangeMessage, frozen=True):
@@ -123,9 +129,9 @@ class Installed(ChangeMessage, frozen=True):
 
 
 class Query(ChangeMessage, frozen=True):
-    """From a broker in doubt: what became of the change?"""
+    """From a broker in doubt, to the decider or the leaving broker: what became of the change?"""
 
-    key: ChangeKey
+    change: Change
 
 
 class Flushed(ChangeMessage, frozen=True):

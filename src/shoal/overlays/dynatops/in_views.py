@@ -167,6 +167,9 @@ class InViews(BaseStrategy):
     def leave(self, now_us: int, out: list[Effect]) -> None:
         self.membership.leave(now_us, out)
 
+    def stay(self, now_us: int, out: list[Effect]) -> None:
+        self.membership.stay(out)
+
     # --- what is said in a view ---------------------------------------------------------------
 
     def _take(self, message: OfView, out: list[Effect]) -> None:

@@ -49,6 +49,10 @@ class LeaveRequest(MembersMessage, frozen=True):
     """To the manager: the sender has nothing under way any more, and is to be done without."""
 
 
+class StayWanted(MembersMessage, frozen=True):
+    """To all: the sender wanted to leave, and stays."""
+
+
 class EndWanted(MembersMessage, frozen=True):
     """The sender needs this link no more, and sends nothing over it until it hears more."""
 
@@ -255,6 +259,7 @@ OF_VIEWS: Vocabulary = (
     ViewSaid,
     JoinWanted,
     LeaveRequest,
+    StayWanted,
     EndWanted,
     EndRefused,
     LinkLost,

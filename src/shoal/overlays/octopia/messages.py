@@ -244,6 +244,10 @@ class Freeze(DepartingMessage, frozen=True):
     others: tuple[BrokerId, ...]
 
 
+class Thaw(DepartingMessage, frozen=True):
+    """From who stays: it is led to as before."""
+
+
 class Frozen(DepartingMessage, frozen=True):
     """To who goes: nothing more comes."""
 
@@ -270,6 +274,7 @@ MESSAGES: tuple[type[Message], ...] = (
     Sweep,
     Swept,
     Freeze,
+    Thaw,
     Frozen,
     Turn,
     Turned,

@@ -251,14 +251,30 @@ class Octopia(BaseStrategy):
             self._resident.departing.look(now_us, out)
 
     def leave(self, now_us: int, out: list[Effect]) -> None:
-        own = self._roster.places.get(self.broker)
-        if not self.is_placed or own is None:
-            raise ProtocolError(f"{self.broker} has no place yet")
+        if self.obstacle:
+            raise ProtocolError(self.obstacle)
+        own = self._roster.places[self.broker]
         is_asked_again, self._is_leaving = self._is_leaving, True
         if not is_asked_again and own.stay is not Stay.LEFT:
             # It may have been let go in an earlier life, and go from there only.
             wish = self._roster.changed(self.broker, now_us, Stay.WANTS_TO_GO)
             self._take_in(self._roster.hear([wish]), None, now_us, out)
+
+    def stay(self, now_us: int, out: list[Effect]) -> None:
+        if self._is_leaving:
+            self._resident.departing.stay(out)
+            self._is_leaving = False
+            here = self._roster.changed(self.broker, now_us, Stay.THERE)
+            self._take_in(self._roster.hear([here]), None, now_us, out)
+
+    @property
+    def obstacle(self) -> str:
+        is_known = self.is_placed and self.broker in self._roster.places
+        return "" if is_known else f"{self.broker} has no place yet"
+
+    @property
+    def successor(self) -> BrokerId | None:
+        return next(iter(self._resident.tree_neighbours), None) if self.is_placed else None
 
     def _has_left(self, broker: BrokerId) -> bool:
         place = self._roster.places.get(broker)

@@ -382,6 +382,10 @@ class Resident:
         self._frozen.add(leaver)
         self.routing.changed(0, out, is_retried=False)
 
+    def thaw(self, leaver: BrokerId, now_us: int, out: list[Effect]) -> None:
+        self._frozen.discard(leaver)
+        self.settle(now_us, out)
+
     def turn(
         self,
         leaver: BrokerId,

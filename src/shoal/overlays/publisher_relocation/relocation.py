@@ -6,6 +6,8 @@ Who routes over the same tree in another way, too, takes the same parts.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from shoal.broker.effects import (
     Effect,
     LinkState,
@@ -159,8 +161,10 @@ class Relocation(AroundTree):
         if not self.tree.takes_link(neighbour, state, now_us, out):
             self.relink(neighbour, state, now_us, out)
 
-    def link_opened(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
-        self.tree.link_opened(neighbour, now_us, out)
+    def passing_link(
+        self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]
+    ) -> None:
+        self.tree.passing_link(neighbour, state, now_us, out)
 
     def returned(
         self, neighbour: BrokerId, carrier: Carrier, now_us: int, out: list[Effect]
@@ -183,8 +187,33 @@ class Relocation(AroundTree):
     def departed(self, broker: BrokerId, now_us: int, out: list[Effect]) -> None:
         self.tree.departed(broker, now_us, out)
 
+    def succeeded(
+        self, broker: BrokerId, successor: BrokerId, now_us: int, out: list[Effect]
+    ) -> None:
+        self.tree.succeeded(broker, successor, now_us, out)
+
+    def declare_dead(
+        self, broker: BrokerId, others: Collection[BrokerId], now_us: int, out: list[Effect]
+    ) -> None:
+        self.tree.declare_dead(broker, others, now_us, out)
+
     def leave(self, now_us: int, out: list[Effect]) -> None:
         self.tree.leave(now_us, out)
+
+    def stay(self, now_us: int, out: list[Effect]) -> None:
+        self.tree.stay(now_us, out)
+
+    @property
+    def obstacle(self) -> str:
+        return self.tree.obstacle
+
+    @property
+    def is_leaving(self) -> bool:
+        return self.tree.is_leaving
+
+    @property
+    def successor(self) -> BrokerId | None:
+        return self.tree.successor
 
     def publish(
         self,
@@ -210,6 +239,10 @@ class Relocation(AroundTree):
         self.migrations.link(neighbour, state, now_us, out)
         publishers = self.tables.published.clients
         self.tracer.link(neighbour, state is LinkState.UP, publishers, now_us, out)
+
+    @property
+    def missing(self) -> Collection[BrokerId]:
+        return self.tree.missing
 
     def is_up(self, neighbour: BrokerId) -> bool:
         return self.tree.is_up(neighbour)

@@ -9,7 +9,7 @@ Source: Cost and Interest, section 4.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from shoal.broker.effects import (
     Costs,
@@ -178,6 +178,11 @@ class SelfOrganising(AroundTree):
         else:
             self.overlay.timer(key, now_us, out)
 
+    def link_opened(
+        self, neighbour: BrokerId, opened_us: int, now_us: int, out: list[Effect]
+    ) -> None:
+        self.overlay.link_opened(neighbour, opened_us, out)
+
     def link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
         self.overlay.link(neighbour, state, now_us, out)
         self.decisions.linked(now_us)
@@ -187,8 +192,33 @@ class SelfOrganising(AroundTree):
     ) -> None:
         self.overlay.returned(neighbour, carrier, now_us, out)
 
+    def succeeded(
+        self, broker: BrokerId, successor: BrokerId, now_us: int, out: list[Effect]
+    ) -> None:
+        self.tree.succeeded(broker, successor, now_us, out)
+
+    def declare_dead(
+        self, broker: BrokerId, others: Collection[BrokerId], now_us: int, out: list[Effect]
+    ) -> None:
+        self.tree.declare_dead(broker, others, now_us, out)
+
     def leave(self, now_us: int, out: list[Effect]) -> None:
         self.tree.leave(now_us, out)
+
+    def stay(self, now_us: int, out: list[Effect]) -> None:
+        self.tree.stay(now_us, out)
+
+    @property
+    def obstacle(self) -> str:
+        return self.tree.obstacle
+
+    @property
+    def is_leaving(self) -> bool:
+        return self.tree.is_leaving
+
+    @property
+    def successor(self) -> BrokerId | None:
+        return self.tree.successor
 
     def measured(self, measured: Measured) -> None:
         self.routing.measured(measured)

@@ -285,6 +285,14 @@ class Tid(BaseStrategy):
         self._now_us = now_us
         self._departure.leave(out)
 
+    def stay(self, now_us: int, out: list[Effect]) -> None:
+        self._departure.stay(out)
+        self._through = None
+
+    @property
+    def successor(self) -> BrokerId | None:
+        return self._departure.successor
+
     def _is_free(self, out: list[Effect]) -> bool:
         """Whether no tree leads over this broker, which leaves; they are made anew without it."""
         if self._through is None:

@@ -7,6 +7,7 @@ is lost, `overlays/coordination` says.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Protocol
 
 from shoal.broker.effects import Effect, LinkState, Recall, TimerKey
@@ -23,6 +24,10 @@ class Around(Protocol):
     @property
     def is_moving(self) -> bool:
         """Whether something is under way here for which links must stay as they are."""
+
+    @property
+    def missing(self) -> Collection[BrokerId]:
+        """Neighbours whose links are down."""
 
     def is_up(self, neighbour: BrokerId) -> bool:
         """Whether there is a link, of the tree's or not, that is up."""
@@ -41,6 +46,9 @@ class Around(Protocol):
 
     def since_us(self, neighbour: BrokerId) -> int:
         """Since when this end of a link knows whether it belongs to the tree."""
+
+    def departed(self, broker: BrokerId, now_us: int, out: list[Effect]) -> None:
+        """A neighbour has left, or is dead."""
 
     def expect(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
         """There is to be a link to this broker."""
@@ -77,6 +85,14 @@ class Contraction:
         tables = self._propagation.tables
         return Facts(tuple(_side(tables, each) for each in change.others), tables.moves)
 
+    def own_side(self, broker: BrokerId, dead: BrokerId) -> Facts:
+        """At a neighbour of a dead broker: what that one was told from here."""
+        tables = self._propagation.tables
+        rows = tables.advertisements.values()
+        advertised = tuple(row.advertisement.id for row in rows if row.last_hop != dead)
+        told = tuple(entry.subscription for entry in tables.told_to(dead))
+        return Facts((Side(broker, advertised, told),), tables.moves)
+
     def succeed(self, change: Change, facts: Facts, out: list[Effect]) -> None:
         """At the decider: what lay behind the leaving broker lies behind its other neighbours.
 
@@ -95,7 +111,7 @@ class Contraction:
         tables.forget_told(leaver)
         propagation.relink(leaver, change.others)
         propagation.turned = {leaver: change.others}
-        out.append(Recall(leaver))
+        out.append(Recall(leaver, moves=change.is_dead))
         propagation.forget(leaver, out)
         self._exchange.unlinked(leaver)
 
@@ -111,7 +127,7 @@ class Contraction:
         propagation.hearsay.rename(leaver, decider)
         propagation.relink(leaver, (decider,))
         propagation.turned = {leaver: (decider,)}
-        out.append(Recall(leaver))
+        out.append(Recall(leaver, moves=change.is_dead))
         self._exchange.unlinked(leaver)
 
 

@@ -30,7 +30,7 @@ class Forwarding:
         self, broker: BrokerId, neighbours: Container[BrokerId], routes: Outcomes[Route]
     ) -> None:
         self.note: Note | None = None
-        # By broker that has left and passes on what it has: neighbours to which it does so itself.
+        # By broker that has left and passes on what it had: the neighbours that have it from there.
         self.draining: dict[BrokerId, Container[BrokerId]] = {}
         self._broker = broker
         self._neighbours = neighbours

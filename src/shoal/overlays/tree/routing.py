@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sized
 
 from shoal.broker.effects import (
+    DropLink,
     Effect,
     EndLink,
     LinkChanged,
@@ -224,10 +225,16 @@ class TreeRouting(PlainLinks, BaseStrategy):
         if not self.takes_link(neighbour, state, now_us, out):
             self.relink(neighbour, state, now_us, out)
 
-    def link_opened(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
+    def passing_link(
+        self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]
+    ) -> None:
         """Only a change of links can make it one of the tree's."""
-        self._up.add(neighbour)
-        self.changes.opened(neighbour, now_us, out)
+        if state is LinkState.UP:
+            self._up.add(neighbour)
+            self.changes.opened(neighbour, now_us, out)
+        else:
+            self._up.discard(neighbour)
+            self.changes.failed(neighbour, now_us, out)
 
     def returned(
         self, neighbour: BrokerId, carrier: Carrier, now_us: int, out: list[Effect]
@@ -268,9 +275,23 @@ class TreeRouting(PlainLinks, BaseStrategy):
         return self.changes.defers(what)
 
     def departed(self, broker: BrokerId, now_us: int, out: list[Effect]) -> None:
-        """It is not away, and no change waits for it."""
-        self._away.pop(broker, None)
+        """It is not away: neither a change nor the start of this broker waits for it."""
+        self.dismiss(broker, out)
         self.changes.departed(broker, out)
+
+    def succeeded(
+        self, broker: BrokerId, successor: BrokerId, now_us: int, out: list[Effect]
+    ) -> None:
+        """If it was a neighbour, link to the broker that has its place."""
+        is_lost = self.is_neighbour(broker) or broker in self.away
+        if is_lost and successor not in (self.broker, *self._neighbours):
+            self.go_elsewhere(broker, successor, now_us, out)
+        self.around.departed(broker, now_us, out)
+
+    def declare_dead(
+        self, broker: BrokerId, others: Collection[BrokerId], now_us: int, out: list[Effect]
+    ) -> None:
+        self.changes.declare_dead(broker, others, now_us, out)
 
     def leave(self, now_us: int, out: list[Effect]) -> None:
         """One of its neighbours takes its place."""
@@ -278,6 +299,14 @@ class TreeRouting(PlainLinks, BaseStrategy):
 
     def stay(self, now_us: int, out: list[Effect]) -> None:
         self.changes.stay(now_us, out)
+
+    @property
+    def obstacle(self) -> str:
+        return self.changes.problem
+
+    @property
+    def is_leaving(self) -> bool:
+        return self.changes.is_leaving
 
     @property
     def successor(self) -> BrokerId | None:
@@ -291,7 +320,7 @@ class TreeRouting(PlainLinks, BaseStrategy):
         up = state is LinkState.UP
         if state is not LinkState.FAILED:
             self._away.pop(neighbour, None)
-        elif self.is_neighbour(neighbour):
+        else:
             self._away[neighbour] = None
         is_back = up and self.is_neighbour(neighbour)
         if self._exchange.meets(neighbour) and up:
@@ -350,15 +379,23 @@ class TreeRouting(PlainLinks, BaseStrategy):
     @property
     def away(self) -> Collection[BrokerId]:
         """Neighbours whose links are down."""
+        return self.around.missing
+
+    @property
+    def missing(self) -> Collection[BrokerId]:
         return self._away
 
-    def obstacle_to(self, leaver: BrokerId) -> str:
+    def obstacle_to(self, leaver: BrokerId, *, is_dead: bool = False) -> str:
         """Why its tables cannot turn now, as a broker leaves."""
         if self.around.is_moving:
             return "a publisher is on its way through it"
+        if is_dead:
+            return ""
         return self._contraction.obstacle(leaver, is_own=leaver == self.broker)
 
     def facts(self, change: Change) -> Facts:
+        if change.is_dead:
+            return self._contraction.own_side(self.broker, change.leaver)
         return self._contraction.facts(change)
 
     def succeed(
@@ -386,6 +423,8 @@ class TreeRouting(PlainLinks, BaseStrategy):
     def restore(self, change: Change, at_us: int, now_us: int, out: list[Effect]) -> None:
         self.around.disown(change.leaver, at_us, now_us, out)
         self.dismiss(change.leaver, out)
+        if change.is_dead:
+            out.append(DropLink(change.leaver))
         new = change.others if self.broker == change.decider else (change.decider,)
         for each in new:
             self.expect(each, now_us, out)
@@ -403,6 +442,9 @@ class TreeRouting(PlainLinks, BaseStrategy):
             self.around.timer(what.key, now_us, out)
         else:
             self.around.relink(what.neighbour, what.state, now_us, out)
+
+    def record(self, out: list[Effect]) -> None:
+        self.around.remember(out)
 
     def remember(self, out: list[Effect]) -> None:
         out.append(Remember({CHANGES: self.changes.facts}))

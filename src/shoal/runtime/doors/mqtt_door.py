@@ -31,6 +31,7 @@ from shoal.mqtt.limits import Limits
 from shoal.mqtt.notices import Party
 from shoal.mqtt.sessions.delivering.outgoing import ClientConnection
 from shoal.runtime.addresses import Address
+from shoal.runtime.binding import Bound
 from shoal.runtime.doors.asking import Asking, subscribed
 from shoal.runtime.doors.entry.audit import Audit
 from shoal.runtime.doors.publishers import LivePublishers
@@ -160,18 +161,36 @@ class MqttDoor:
             self._sending_on.stand_for_clients()
         self.node.schedule_flush()
 
+    def come_back(self) -> None:
+        """Say it again: the machine has been told goodbye."""
+        if self.clients.door is not None:
+            self.clients.door.ask_again()
+        if self.clients.federation is not None:
+            self.clients.federation.come_back(self.node.clock.now_us())
+        self.carry_out(self.clients.take_effects())
+        if self._moves_subscribers:
+            self._sending_on.stand_for_clients()
+        self._look_after(self.node.clock.now_us())
+        self.node.schedule_flush()
+
+    @property
+    def is_told(self) -> bool:
+        """Whether it knows what is retained, as far as another broker has told it."""
+        federation = self.clients.federation
+        return federation is None or federation.joining.is_told
+
     async def listen(
         self,
-        address: Address,
+        where: Address | Bound,
         protocol: Callable[[MqttDoor], asyncio.Protocol],
         tls: ssl.SSLContext | None = None,
         listener: str = "mqtt",
     ) -> Address:
         """Take clients in at this address, by this kind of listener; where that is."""
         no_tls = partial(self._no_tls, listener)
-        server = await listen(address, lambda: protocol(self), tls, no_tls, self._patience)
+        server = await listen(where, lambda: protocol(self), tls, no_tls, self._patience)
         self._servers.append(server)
-        return Address(address.host, server.sockets[0].getsockname()[1])
+        return server.address
 
     def register(self, ledger: Ledger) -> None:
         """Enter all tables in the memory ledger."""
@@ -222,6 +241,7 @@ class MqttDoor:
         """Take nobody in any more."""
         for server in self._servers:
             server.close()
+        self._servers.clear()
 
     @property
     def connections(self) -> list[ClientConnection]:

@@ -35,6 +35,9 @@ class Links(Watched, Protocol):
     def end(self, neighbour: BrokerId) -> None:
         """For good, once all that is sent over it is settled."""
 
+    def drop(self, neighbour: BrokerId) -> None:
+        """Its other end is dead: it has ended for good."""
+
     def recall(self, neighbour: BrokerId, over: BrokerId | None, *, moves: bool) -> None:
         """Return what is not settled at a neighbour, to go over the link to another."""
 

@@ -216,6 +216,10 @@ class Couriers:
                 self._drop(each.connection)
             each.end()
 
+    def stay(self) -> None:
+        """Clients of other brokers may publish here again."""
+        self._is_leaving = False
+
     # --- the door's side ----------------------------------------------------------------------
 
     def ask(

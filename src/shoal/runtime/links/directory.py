@@ -70,6 +70,8 @@ class Directory:
         news = []
         for where in said:
             known = self._known.get(where.name)
+            if where.name == self._broker and (own := self._denial(where)) is not None:
+                news.append(own)
             if where.name == self._broker or (known is not None and known.at_us >= where.at_us):
                 continue
             if known is None and len(self._known) >= MOST_BROKERS:
@@ -84,6 +86,13 @@ class Directory:
                         tell(self._here(where))
         return news
 
+    def _denial(self, where: Whereabouts) -> Whereabouts | None:
+        """What to say when others take this broker, which is there, for gone."""
+        own = self._known.get(self._broker)
+        if own is None or own.has_left or not where.has_left or where.at_us < own.at_us:
+            return None
+        return self.stay(where.at_us + 1)
+
     def _tell_of_too_many(self, where: Whereabouts) -> None:
         if not self._has_told:
             self._has_told = True
@@ -95,6 +104,28 @@ class Directory:
         own = Whereabouts(self._broker, now_us, has_left=True)
         self._note(own)
         return own
+
+    def stay(self, now_us: int) -> Whereabouts:
+        """This broker takes its leave back: what to say of it."""
+        own = msgspec.structs.replace(self._given[self._broker], at_us=now_us)
+        self._note(own)
+        return own
+
+    def declare_dead(self, broker: BrokerId, successor: BrokerId, now_us: int) -> Whereabouts:
+        """A broker is dead, as an operator says here: what to say of it."""
+        known = self._known.get(broker)
+        at_us = now_us if known is None else max(now_us, known.at_us + 1)
+        gone = Whereabouts(broker, at_us, has_left=True, is_gone=True, successor=successor)
+        self._note(gone)
+        self._overlay.met(gone)
+        for tell in self.at_change:
+            tell(gone)
+        return gone
+
+    def successor(self, broker: BrokerId) -> BrokerId:
+        """The broker that has the place of one that was declared dead; empty if none was."""
+        known = self._known.get(broker)
+        return "" if known is None else known.successor
 
     def go(self) -> list[Whereabouts]:
         """The last link of this broker ends: what to say of it, if it leaves."""

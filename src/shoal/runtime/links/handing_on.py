@@ -81,6 +81,10 @@ class Link:
         so_far = "is not back" if self.connections else "has not yet"
         return f"{self.session.neighbour} connects to this broker, and {so_far}"
 
+    def is_lost_since(self, at_us: int) -> bool:
+        """Whether there has been no connection since then, or before."""
+        return self.lost_us is not None and self.lost_us <= at_us and not self.is_gone
+
     def is_over(self, now_us: int) -> bool:
         """Whether it is no more, and nobody will ask about it, or comes back for it."""
         if self.connection is not None:

@@ -1,44 +1,218 @@
-"""How a new broker joins a running network: over one link, to a broker that it knows.
+"""How a new broker joins a running network: over one link, to a member that takes it in.
 
-The link lasts, and the other broker takes it up from who has the network's name and, with TLS, a
-certificate made out to its own.  All else it hears over that link.
+| stage | until |
+| --- | --- |
+| left | an operator starts it with --join: it has left, and its folder says so |
+| asking | a member takes it in: it asks every broker that it knows, in turn, again and again |
+| linking | its link to that member has come up for the first time |
+| retained | it knows what is retained, or has waited long enough |
+
+The broker is not ready in any stage, and lets no client in.  Killed in the first two, it joins when
+it starts again, also without being told to.  The link lasts, and the member takes it up from a
+broker that has the network's name and, with TLS, a certificate made out to its own.  All else the
+new broker hears over that link.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
+from random import Random
+from typing import Any, NamedTuple
 
 from shoal.broker.links.controls import Hello
 from shoal.broker.wire import WireError
 from shoal.model import BrokerId
-from shoal.runtime.addresses import Address
+from shoal.runtime.addresses import Address, read_address
+from shoal.runtime.driving.timing.clock import Clock
+from shoal.runtime.links.directory import Directory
 from shoal.runtime.links.peer_connections import EndedError
 from shoal.runtime.links.peer_settings import PeerSettings
+from shoal.runtime.links.probing import Probes
 from shoal.runtime.storage.overlay_file import Overlay
+
+# Between two rounds of questions; brokers that start together are there in a moment.
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 3.0
+# A member that takes a broker in has its link up in a moment; after this long it has gone.
+FIRST_LINK_S = 15.0
+# How long a new broker takes no clients in while it does not know what is retained.
+RETAINED_S = 10.0
+_POLL_S = 0.02
+
+_log = logging.getLogger(__name__)
 
 
 class Join(NamedTuple):
-    """Over whom a new broker joins the network, and where that one listens for others."""
+    """A member over which a broker can join the network, and where it listens for others."""
 
     broker: BrokerId
     address: Address
 
+    def __str__(self) -> str:
+        return f"{self.broker} at {self.address}"
 
-def join_once(overlay: Overlay, given: Sequence[BrokerId], join: Join, now_us: int) -> bool:
-    """Give a new broker its link; one that has or had links keeps to those.
 
-    `given` are its links by the network file, in whose place it joins.  Whether it is new.
+class JoinAgainError(Exception):
+    """The member that took a broker in has gone before their link came up."""
+
+
+class Joining:
+    """One broker's way into the network; without `stage` it is a member, or founds a network.
+
+    `joins` are members that an operator has named, `given` the broker's neighbours by the network
+    file, in whose place it joins.
     """
-    if overlay.links or overlay.ended:
-        return False
-    for neighbour in given:
-        overlay.has_ended(neighbour, 0)
-    overlay.opened(join.broker, now_us, str(join.address))
-    return True
+
+    def __init__(
+        self,
+        broker: BrokerId,
+        given: Sequence[BrokerId],
+        joins: Sequence[Join],
+        overlay: Overlay,
+        directory: Directory,
+        clock: Clock,
+    ) -> None:
+        is_new = bool(joins) and not (overlay.links or overlay.ended)
+        self.stage = "asking" if is_new or overlay.joins is not None else ""
+        if overlay.has_left and not self.stage:
+            self.stage = "left"
+        # Why each of those that were asked last did not take the broker in.
+        self.problems: dict[Join, str] = {}
+        self._broker = broker
+        self._given = given
+        self._joins = joins
+        self._overlay = overlay
+        self._directory = directory
+        self._clock = clock
+        self._since_us = clock.now_us()
+        # Only the pauses between rounds: brokers that join together do not ask in step.
+        self._random = Random()
+
+    # --- steps --------------------------------------------------------------------------------
+
+    def begin_again(self) -> None:
+        """All links of a running broker have ended: it is to be taken in once more."""
+        self.stage, self._since_us = "asking", self._clock.now_us()
+
+    def end(self) -> None:
+        """It is a member, as far as is known."""
+        self.stage = ""
+
+    async def find(self, probes: Probes) -> BrokerId:
+        """Ask until a member takes the broker in; note the link to it."""
+        if self._joins or self._overlay.joins is None:
+            self._overlay.begins_to_join({each.broker: str(each.address) for each in self._joins})
+        pause_s = FIRST_PAUSE_S
+        while True:
+            for join in list(dict.fromkeys(self._known())):
+                problem = await probes.why_not_taken(join.broker, join.address)
+                if not problem:
+                    self._take(join)
+                    return join.broker
+                self._note(join, problem)
+            await asyncio.sleep(pause_s * self._random.uniform(0.75, 1.25))
+            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+    def _known(self) -> Iterator[Join]:
+        """Every address at which a member may be; that of an earlier attempt first."""
+        overlay = self._overlay
+        for name, row in overlay.links.items():
+            if row.address:
+                yield Join(name, read_address(row.address))
+        yield from self._joins
+        for name, text in (overlay.joins or {}).items():
+            yield Join(name, read_address(text))
+        for name, address in sorted(self._directory.addresses.items()):
+            if name != self._broker:
+                yield Join(name, address)
+
+    def _note(self, join: Join, problem: str) -> None:
+        if self.problems.get(join) != problem:
+            extra = {"name_of_broker": join.broker, "address": str(join.address)}
+            _log.warning("not taken in", extra=extra | {"problem": problem})
+        self.problems[join] = problem
+
+    def _take(self, join: Join) -> None:
+        _log.info("joins", extra={"over": join.broker, "address": str(join.address)})
+        # This address has answered, whatever the network file says.
+        self._directory.addresses[join.broker] = join.address
+        row = self._overlay.links.get(join.broker)
+        if row is None:
+            opened_us = self._overlay.stamp(join.broker, self._clock.now_us())
+            self._overlay.joins_over(join.broker, opened_us, str(join.address), self._given)
+        self.stage, self._since_us = "linking", self._clock.now_us()
+
+    async def linked(self, sponsor: BrokerId, away: Callable[[], Collection[BrokerId]]) -> None:
+        """Wait for the first link; JoinAgainError if it does not come up."""
+        try:
+            async with asyncio.timeout(FIRST_LINK_S):
+                while sponsor in away():
+                    await asyncio.sleep(_POLL_S)
+        except TimeoutError:
+            raise JoinAgainError(f"the link to {sponsor} does not come up") from None
+        self._overlay.has_joined()
+        self.problems.clear()
+        self.stage, self._since_us = "retained", self._clock.now_us()
+
+    async def told(self, is_told: Callable[[], bool]) -> None:
+        """Wait for what is retained: clients of a new broker get it as elsewhere."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(RETAINED_S):
+                while not is_told():
+                    await asyncio.sleep(_POLL_S)
+        self.stage = ""
+
+    # --- what it says about itself ------------------------------------------------------------
+
+    @property
+    def problem(self) -> str:
+        """What it waits for, in words; empty for a member."""
+        match self.stage:
+            case "asking":
+                asked = "; ".join(f"{join}: {problem}" for join, problem in self.problems.items())
+                return f"a member that takes it in ({asked or 'nobody has answered yet'})"
+            case "linking":
+                return "its first link"
+            case "left":
+                return f"a network: {self._broker} has left the network"
+            case "retained":
+                return "what is retained"
+        return ""
+
+    def status(self) -> dict[str, Any]:
+        """What `shoal status` shows of it."""
+        advice = {
+            "asking": "start one of these, or start this broker again with another --join",
+            "linking": f"it asks again if the link is not up within {FIRST_LINK_S:g} s",
+            "left": "to have it join again, start it with --join",
+            "retained": f"clients are let in after {RETAINED_S:g} s at the latest",
+        }
+        since_us = self._clock.now_us() - self._since_us if self.stage else 0
+        return {
+            "stage": self.stage,
+            "problem": self.problem,
+            "since_s": round(since_us / 1_000_000, 3),
+            "next": advice.get(self.stage, ""),
+            "tried": [
+                {"broker": join.broker, "address": str(join.address), "problem": problem}
+                for join, problem in self.problems.items()
+            ],
+        }
 
 
-def take_up(hello: Hello, broker: BrokerId, overlay: Overlay, settings: PeerSettings) -> int | None:
+def check_joiner(broker: BrokerId, no_joiners: str, *, is_connected: bool) -> None:
+    """WireError when a new broker of that name cannot join over this one."""
+    if no_joiners:
+        raise WireError(no_joiners)
+    if is_connected:
+        raise WireError(f"another broker {broker!r} is connected")
+
+
+def take_up(
+    hello: Hello, broker: BrokerId, overlay: Overlay, settings: PeerSettings, no_joiners: str
+) -> int | None:
     """When the link was opened that a broker offers to which there is none; None: it does not last.
 
     EndedError when it means a link that has ended, WireError when `broker` takes it for a stranger.
@@ -46,8 +220,9 @@ def take_up(hello: Hello, broker: BrokerId, overlay: Overlay, settings: PeerSett
     neighbour, opened_us = hello.broker, hello.opened_us
     if hello.ends or (opened_us is not None and overlay.is_over(neighbour, opened_us)):
         raise EndedError(f"the link to broker {neighbour!r} has ended")
-    if opened_us and settings.no_joiners:
-        raise WireError(settings.no_joiners)
+    is_known = not settings.no_joiners and neighbour in settings.addresses
+    if opened_us and no_joiners and not is_known:
+        raise WireError(no_joiners)
     if opened_us:
         return opened_us
     if opened_us is None and neighbour in settings.addresses:

@@ -17,6 +17,7 @@ from typing import Any, Protocol, cast
 from shoal.broker.links.controls import CONTROLS, Hello, Refuse
 from shoal.broker.wire import Codec, WireError, first_frame
 from shoal.runtime.addresses import Address
+from shoal.runtime.binding import Bound
 from shoal.runtime.bounded_lines import BoundedLines
 from shoal.runtime.tls.contexts import TlsContexts, certified_names
 from shoal.runtime.tls.listener import Listener, listen
@@ -176,11 +177,11 @@ def _bounded_lines() -> BoundedLines:
     return BoundedLines(_log, "peer connection refused", lambda: int(loop.time() * 1e6))
 
 
-async def listen_for_peers(door: Door, address: Address, tls: TlsContexts | None) -> Listener:
+async def listen_for_peers(door: Door, where: Address | Bound, tls: TlsContexts | None) -> Listener:
     """Take connections of other brokers; the log says who is refused, and why, once in a while."""
     lines = _bounded_lines()
     return await listen(
-        address,
+        where,
         lambda: PeerConnection(door, is_dialled=False, lines=lines),
         tls.incoming if tls else None,
         lines.warn,

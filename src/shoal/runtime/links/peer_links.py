@@ -16,13 +16,14 @@ from shoal.broker.wire import Codec, WireError
 from shoal.ledger import Ledger
 from shoal.model import BrokerId
 from shoal.runtime.addresses import Address
+from shoal.runtime.binding import Bound
 from shoal.runtime.driving.flushing import Phase
 from shoal.runtime.driving.timing.pauses import Rounds
 from shoal.runtime.links.connected import Connected
 from shoal.runtime.links.dialling import Dialling
 from shoal.runtime.links.directory import Directory
 from shoal.runtime.links.handing_on import HandingOn, Link
-from shoal.runtime.links.joining import take_up
+from shoal.runtime.links.joining import check_joiner, take_up
 from shoal.runtime.links.peer_connections import Door, PeerConnection, listen_for_peers
 from shoal.runtime.links.peer_settings import PeerSettings, check_peer
 from shoal.runtime.links.probing import probe
@@ -33,6 +34,8 @@ from shoal.runtime.storage.spool_files import Spools
 from shoal.runtime.tls.listener import Listener
 
 TICK_S = 1.0
+# A broker that waits for the other end to connect for so long connects itself.
+ASK_US = 3_000_000
 
 _log = logging.getLogger(__name__)
 
@@ -66,6 +69,8 @@ class PeerLinks:
         self._ticking: asyncio.TimerHandle | None = None
         self._rounds = Rounds(TICK_S)
         self._is_stopping = False
+        # Why no broker can join over this one, if so.
+        self.no_joiners = settings.no_joiners
         # Of sessions, whichever link they are of: one that was opened and ended may come again.
         self._numbers = count(1)
         # Where connections go that are no links.
@@ -81,17 +86,17 @@ class PeerLinks:
 
     # --- starting and stopping ----------------------------------------------------------------
 
-    async def start(self, listen: Address) -> Address:
+    async def start(self, listen: Address | Bound) -> Address:
         """Listen, connect to the neighbours; where it listens."""
         self._server = await listen_for_peers(self, listen, self._settings.tls)
         port = self._server.sockets[0].getsockname()[1]
         for neighbour in self.overlay.neighbours(self._settings.neighbours):
             if neighbour not in self._links:  # the machine has not opened it as it started
-                self._start_link(neighbour)
+                self.start_link(neighbour)
         self._ticking = asyncio.get_running_loop().call_later(TICK_S, self._tick)
-        return Address(listen.host, port)
+        return Address((listen.address if isinstance(listen, Bound) else listen).host, port)
 
-    def _start_link(self, neighbour: BrokerId) -> None:
+    def start_link(self, neighbour: BrokerId) -> None:
         """Bring a link up that was there before this broker started, or is to be."""
         row = self.overlay.links.get(neighbour)
         opened_us = 0 if row is None else row.opened_us
@@ -147,7 +152,8 @@ class PeerLinks:
                 self._make_last(link, self.overlay.stamp(neighbour, now_us), address)
             return
         if not self._dialling.knows(neighbour, address):
-            self._node.bring(LinkChanged(neighbour, LinkState.FAILED))
+            opened_us = 0 if is_lasting else None
+            self._node.bring(LinkChanged(neighbour, LinkState.FAILED, opened_us))
             return
         if link is None or link.is_gone:
             opened_us = self.overlay.stamp(neighbour, now_us) if is_lasting else None
@@ -184,6 +190,13 @@ class PeerLinks:
             self._changed(link, link.session.end())
             self._dialling.see_to(link)
             self._flush_soon(link)
+
+    def drop(self, neighbour: BrokerId) -> None:
+        """A neighbour that is not connected is dead, as an operator says."""
+        link = self._links.get(neighbour)
+        if link is not None and not link.is_gone:
+            self._changed(link, link.session.vanish())
+            self._dialling.see_to(link)
 
     def recall(self, neighbour: BrokerId, over: BrokerId | None, *, moves: bool) -> None:
         link = self._links.get(neighbour)
@@ -299,7 +312,8 @@ class PeerLinks:
         """A link that was opened, and does not last, has ended or did not come up."""
         if self._links.get(link.session.neighbour) is link:
             self._forget(link)  # before it is told: who hears of it may open it again
-            self._node.bring(LinkChanged(link.session.neighbour, LinkState.FAILED))
+            failed = LinkChanged(link.session.neighbour, LinkState.FAILED, None)
+            self._node.bring(failed)
 
     def _forget(self, link: Link) -> None:
         """There is no link any more."""
@@ -311,7 +325,14 @@ class PeerLinks:
         """The other end says that the link has ended."""
         if self._links.get(link.session.neighbour) is link:
             _log.warning("the link has ended", extra={"neighbour": link.session.neighbour})
-            self._changed(link, link.session.vanish())
+            self._note_end(link)
+
+    def _note_end(self, link: Link) -> None:
+        """The link has ended without a word: its other end does not come back over it."""
+        self._changed(link, link.session.vanish())
+        neighbour = link.session.neighbour
+        successor = "" if self.directory is None else self.directory.successor(neighbour)
+        self._node.bring(Departed(neighbour, "" if successor == self._node.id else successor))
 
     def _say_hello(self, connection: PeerConnection, link: Link) -> None:
         if link.connection is not None:
@@ -332,9 +353,10 @@ class PeerLinks:
             if self._is_left_over(link, now_us):
                 neighbour = link.session.neighbour
                 _log.warning("the other end has left", extra={"neighbour": neighbour})
-                self._changed(link, link.session.vanish())
-                self._node.bring(Departed(neighbour))
+                self._note_end(link)
             self._to_flush[link] = None
+            if link.is_lasting and link.is_lost_since(now_us - ASK_US):
+                self._dialling.dial(link)  # the other end should, and may have ended the link
             if link.session.is_silent(now_us) and link.connection is not None:
                 link.connection.abort("silent")
             if link.is_over(now_us):
@@ -375,7 +397,11 @@ class PeerLinks:
             self.couriers.greeted(connection, hello)
             return
         self._check(connection, hello)
-        if hello.purpose is Purpose.PROBE:
+        if hello.purpose is Purpose.JOIN:
+            link = self._links.get(hello.broker)
+            is_connected = link is not None and link.connection is not None
+            check_joiner(hello.broker, self.no_joiners, is_connected=is_connected)
+        if hello.purpose in (Purpose.PROBE, Purpose.JOIN):
             connection.say(probe(self._node.id, self._settings))
             connection.close()
             return
@@ -428,7 +454,7 @@ class PeerLinks:
 
     def _let_in(self, hello: Hello) -> Link:
         """The link that a broker offers to which there is none; WireError if it is not taken up."""
-        opened_us = take_up(hello, self._node.id, self.overlay, self._settings)
+        opened_us = take_up(hello, self._node.id, self.overlay, self._settings, self.no_joiners)
         link = self._add(hello.broker, is_lasting=opened_us is not None, opened_us=opened_us)
         if opened_us is not None:
             self.overlay.opened(hello.broker, opened_us)

@@ -1,19 +1,31 @@
-"""How far other brokers are to which there is no link: asked by a hello, as often as is needed.
+"""Questions to brokers to which there is no link, each a hello on a connection of its own.
 
-The other end answers with its own hello and closes; half the time between the two is the way.
+| purpose | question | answer |
+| --- | --- | --- |
+| PROBE | how far is the broker | its hello; half the time between the two is the way |
+| JOIN | does it take this one in | its hello; or it refuses, and says why |
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from shoal.broker.links.controls import Hello, Purpose
 from shoal.broker.wire import WireError
 from shoal.model import BrokerId
+from shoal.runtime.addresses import Address
 from shoal.runtime.driving.timing.clock import Clock
 from shoal.runtime.links.peer_connections import PeerConnection, dial
 from shoal.runtime.links.peer_settings import PeerSettings, check_peer
+
+
+class Answer(NamedTuple):
+    """When an answer came; without one, why not."""
+
+    at_us: int | None = None
+    problem: str = ""
 
 
 class Probes:
@@ -24,26 +36,38 @@ class Probes:
         self._settings = settings
         self._clock = clock
         self._expected: dict[PeerConnection, BrokerId] = {}
-        self._answered_us: dict[PeerConnection, int] = {}
+        self._answers: dict[PeerConnection, Answer] = {}
 
     async def delays_us(self, brokers: list[BrokerId]) -> Mapping[BrokerId, int]:
         """How long a message takes to each of these that answers."""
-        found = await asyncio.gather(*map(self._ask, brokers))
+        found = await asyncio.gather(*map(self._delay_us, brokers))
         pairs = zip(brokers, found, strict=True)
         return {broker: delay_us for broker, delay_us in pairs if delay_us is not None}
 
-    async def _ask(self, broker: BrokerId) -> int | None:
+    async def _delay_us(self, broker: BrokerId) -> int | None:
         address = self._settings.addresses.get(broker)
         connection = await dial(self, address, self._settings.tls) if address else None
         if connection is None:
             return None
-        self._expected[connection] = broker
         asked_us = self._clock.now_us()
-        connection.say(probe(self._broker, self._settings))
+        answer = await self._ask(connection, broker, Purpose.PROBE)
+        return None if answer.at_us is None else max(1, (answer.at_us - asked_us) // 2)
+
+    async def why_not_taken(self, broker: BrokerId, address: Address) -> str:
+        """Why the broker at an address does not take this one in; empty if it does."""
+        problems: list[str] = []
+        connection = await dial(self, address, self._settings.tls, problems.append)
+        if connection is None:
+            return problems[0]
+        return (await self._ask(connection, broker, Purpose.JOIN)).problem
+
+    async def _ask(self, connection: PeerConnection, broker: BrokerId, purpose: Purpose) -> Answer:
+        self._expected[connection] = broker
+        connection.say(probe(self._broker, self._settings, purpose))
         await connection.ended
         del self._expected[connection]
-        answered_us = self._answered_us.pop(connection, None)
-        return None if answered_us is None else max(1, (answered_us - asked_us) // 2)
+        missing = Answer(problem=connection.refused or connection.problem)
+        return self._answers.pop(connection, missing)
 
     # --- connections --------------------------------------------------------------------------
 
@@ -54,7 +78,7 @@ class Probes:
         check_peer(connection, hello, self._broker, self._settings)
         if hello.broker != self._expected.get(connection):
             raise WireError(f"this is {hello.broker}")
-        self._answered_us[connection] = self._clock.now_us()
+        self._answers[connection] = Answer(self._clock.now_us())
         connection.close()
 
     def received(self, connection: PeerConnection, data: bytes) -> None:
@@ -64,7 +88,7 @@ class Probes:
         """All is known that will be."""
 
 
-def probe(broker: BrokerId, settings: PeerSettings) -> Hello:
+def probe(broker: BrokerId, settings: PeerSettings, purpose: Purpose = Purpose.PROBE) -> Hello:
     """The question, and the answer."""
     name = (settings.incarnation, 0)
-    return Hello(settings.protocol, settings.network, broker, name, None, 0, Purpose.PROBE)
+    return Hello(settings.protocol, settings.network, broker, name, None, 0, purpose)

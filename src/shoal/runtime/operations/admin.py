@@ -14,7 +14,10 @@
 | /top | who publishes most, to which topics, and which filters cost most, by samples |
 | /prometheus/targets | the brokers, those that joined among them, as `http_sd_config` reads it |
 | /survey | what a planner has to know of its system; `shoal plan dynatops --network` asks |
+| /leave-plan | what a leave would do now, and what refuses it; `without` as below |
 | /leave | by POST: the broker begins to leave its network, 202; 409 and why if it cannot |
+| | `without`, names with commas between them: these neighbours are treated as dead |
+| /stay | by POST: the broker takes its leave back, 202; 409 and why if it is too late |
 | /move | by POST, `client` and `broker` in the query: 202 when it is there; 409 and why not |
 | /rearrange | by POST, `do` and more in the query, what brokers of `dynatops` are to do; as above |
 | /drain | by POST: the broker begins to send its clients away, and takes nobody in; as above |
@@ -34,7 +37,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
 import ssl
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any
@@ -50,6 +52,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from shoal.mqtt.notices import Party
 from shoal.runtime.addresses import Address
+from shoal.runtime.binding import Bound, bind
 from shoal.runtime.operations.admin_access import AdminAccess
 from shoal.runtime.operations.metrics import render
 from shoal.runtime.tls.contexts import certified_names
@@ -66,6 +69,7 @@ Answer = Callable[[Request], Awaitable[Response]]
 OPERATOR = "operator"
 # What still holds a connection when the broker stops is left to the system after this.
 STOP_TIMEOUT_S = 1
+_BACKLOG = 128
 # So long may a request take to come.
 REQUEST_S = 10.0
 
@@ -241,26 +245,23 @@ class AdminServer:
         self._serving: asyncio.Task[None] | None = None
         self._listener: Listener | None = None
 
-    async def start(self, address: Address) -> Address:
+    async def start(self, where: Address | Bound) -> Address:
         """Listen; where that is."""
+        bound = where if isinstance(where, Bound) else bind(where)
         self._config.load()
         if self._context is not None:  # whose certificate can be renewed while it serves
-            return await self._start_over_tls(address, self._context)
-        family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-        listener = socket.create_server(
-            (address.host, address.port), family=family, backlog=128, reuse_port=False
-        )
-        port = listener.getsockname()[1]
-        self._serving = asyncio.create_task(self._server.serve(sockets=[listener]))
-        return Address(address.host, port)
+            await self._start_over_tls(bound, self._context)
+        else:
+            bound.listen(_BACKLOG)
+            self._serving = asyncio.create_task(self._server.serve(sockets=[*bound.sockets]))
+        return bound.address
 
-    async def _start_over_tls(self, address: Address, context: ssl.SSLContext) -> Address:
+    async def _start_over_tls(self, bound: Bound, context: ssl.SSLContext) -> None:
         """Uvicorn's own sockets wait for a handshake for a minute."""
         self._serving = asyncio.create_task(self._server.serve(sockets=[]))
         self._listener = await listen(
-            address, self._protocol, context, self._config.access.garbled, lambda: REQUEST_S
+            bound, self._protocol, context, self._config.access.garbled, lambda: REQUEST_S
         )
-        return Address(address.host, self._listener.sockets[0].getsockname()[1])
 
     def _protocol(self) -> _Protocol:
         return _Protocol(self._config, self._server.server_state, app_state={})

@@ -44,6 +44,8 @@ class _Contents(msgspec.Struct):
     ended: dict[BrokerId, int] = msgspec.field(default_factory=dict)
     brokers: dict[BrokerId, Whereabouts] = msgspec.field(default_factory=dict)
     facts: dict[str, Any] = msgspec.field(default_factory=dict)
+    joins: dict[BrokerId, str] | None = None
+    left_us: int = 0
 
 
 class Overlay:
@@ -70,6 +72,41 @@ class Overlay:
         self.links = self._contents.links
         self.ended = self._contents.ended
         self.brokers = self._contents.brokers
+
+    @property
+    def joins(self) -> Mapping[BrokerId, str] | None:
+        """Members over which the broker is to join, and their addresses; None once it has."""
+        return self._contents.joins
+
+    @property
+    def has_left(self) -> bool:
+        """Whether the broker has left its network, and has not been told to join again."""
+        return self._contents.left_us > 0
+
+    def begins_to_join(self, over: Mapping[BrokerId, str]) -> None:
+        """The broker is to join a network, until its first link has come up."""
+        self._contents.joins, self._contents.left_us = dict(over), 0
+        self._write()
+
+    def joins_over(
+        self, sponsor: BrokerId, opened_us: int, address: str, given: Iterable[BrokerId]
+    ) -> None:
+        """The link to this member is the broker's only one, in place of those `given`; one write.
+
+        A link of an earlier attempt has ended.  Its other end may have it, and hears so as soon as
+        it connects: it learns the address of the broker from the network.
+        """
+        self.ended |= dict.fromkeys(given, 0)
+        self.ended |= {name: row.opened_us for name, row in self.links.items()}
+        self.links.clear()
+        self.ended.pop(sponsor, None)
+        self.links[sponsor] = LinkRow(opened_us, address)
+        self._write()
+
+    def has_joined(self) -> None:
+        """The first link has come up."""
+        self._contents.joins = None
+        self._write()
 
     def neighbours(self, given: Iterable[BrokerId]) -> tuple[BrokerId, ...]:
         """Whom the broker is linked to when it starts; `given` by the network file."""
@@ -126,12 +163,12 @@ class Overlay:
         self._contents.facts = dict(facts)
         self._write()
 
-    def forget(self) -> None:
+    def leave(self, now_us: int) -> None:
         """The broker has left: if it ever comes again, it is a new one."""
         for each in (self.links, self.ended, self.brokers, self._contents.facts):
             each.clear()
-        if self._path is not None:
-            self._path.unlink(missing_ok=True)
+        self._contents.joins, self._contents.left_us = None, now_us
+        self._write()
 
     def _write(self) -> None:
         if self._path is None:

@@ -16,6 +16,7 @@ import ssl
 from collections.abc import Callable, Coroutine
 
 from shoal.runtime.addresses import Address
+from shoal.runtime.binding import Bound, bind
 
 BACKLOG = 1_024
 # So many are taken in before others have their turn, in a few milliseconds.
@@ -31,7 +32,7 @@ Patience = Callable[[], float]
 
 
 async def listen(
-    address: Address,
+    where: Address | Bound,
     protocol: Protocol,
     tls: ssl.SSLContext | None,
     failed: Failed,
@@ -40,7 +41,7 @@ async def listen(
 ) -> Listener:
     """Take connections, over TLS if there is a context; the other arguments as of `Listener`."""
     server = Listener(protocol, tls, failed, patience, who)
-    await server.start(address)
+    server.start(where)
     return server
 
 
@@ -59,7 +60,8 @@ class Listener:
         patience: Patience,
         who: str = "client",
     ) -> None:
-        self.sockets: list[socket.socket] = []
+        self.address = Address("", 0)
+        self.sockets: tuple[socket.socket, ...] = ()
         self._protocol = protocol
         self._context = context
         self._failed = failed
@@ -67,21 +69,18 @@ class Listener:
         self._who = who
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def start(self, address: Address) -> None:
+    def start(self, where: Address | Bound) -> None:
         """Listen wherever the name leads; OSError where that cannot be."""
-        found = await asyncio.get_running_loop().getaddrinfo(
-            address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )
+        bound = where if isinstance(where, Bound) else bind(where)
+        self.address, self.sockets = bound
         try:
-            for family, where in {(family, where) for family, *_, where in found}:
-                listener = socket.create_server(where[:2], family=family, backlog=BACKLOG)
-                listener.setblocking(False)
-                # Inherited by connections: a client without a keep alive that vanishes is noticed.
-                listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-                self.sockets.append(listener)
+            bound.listen(BACKLOG)
         except OSError:
-            self.close()
+            bound.close()
             raise
+        for listener in self.sockets:
+            # Inherited by connections: a client without a keep alive that vanishes is noticed.
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for listener in self.sockets:
             self._run(self._accept(listener))
 

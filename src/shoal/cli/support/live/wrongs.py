@@ -60,10 +60,20 @@ def _waiting(statuses: Statuses) -> Iterator[str]:
     for name, found in statuses.items():
         if found is not None and (missing := found["missing"]):
             yield f"[yellow]{name} waits for: {escape('; '.join(missing))}[/yellow]"
-        if found is not None and found["leaving"]["stage"]:
-            problem = found["leaving"]["problem"]
-            words = f"{name} leaves, busy with: {found['leaving']['stage']}"
-            yield f"[yellow]{words}: {problem}[/yellow]" if problem else words
+        leaving = found["leaving"] if found is not None else {}
+        if leaving.get("stage"):
+            words = f"{name} leaves, busy with: {leaving['stage']}"
+            if since_s := leaving.get("since_s"):
+                words += f" for {since_s:,.0f} s"
+            words += f": {leaving['problem']}" if leaving["problem"] else ""
+            words += f"; next: {leaving['next']}" if leaving.get("next") else ""
+            yield f"[yellow]{escape(words)}[/yellow]" if leaving["problem"] else words
+        elif leaving.get("outcome"):
+            yield f"{name} stays: its leave was {escape(leaving['outcome'])}"
+        joining = (found or {}).get("joining", {})
+        if joining.get("stage"):
+            words = f"{name} joins, {joining['stage']} for {joining['since_s']:,.0f} s"
+            yield f"[yellow]{escape(words)}; next: {escape(joining['next'])}[/yellow]"
 
 
 def _links(statuses: Statuses) -> Iterator[str]:

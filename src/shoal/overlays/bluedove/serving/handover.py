@@ -115,12 +115,18 @@ class Handover:
         served = self._matcher.segments[self._matcher.dimension(dimension)]
         is_whole = is_leaving or self._node.parameters.replicated
         given = served if is_whole else halves(self._node.dimensions[dimension], served)
-        if self.is_busy(dimension) or not given:
+        # An heir of a leaver that stays: half a segment would not lie beside its own.
+        is_late = not is_whole and self._serves(taker, dimension)
+        if self.is_busy(dimension) or not given or is_late:
             self._node.send(taker, Refused(dimension), now_us, out)
             return
         self._giving[dimension] = _Giving(taker, given)
         rows = self._matcher.sets[dimension].meeting(given)
         self._send_rows(taker, dimension, given, rows, now_us, out)
+
+    def _serves(self, matcher: BrokerId, dimension: int) -> bool:
+        member = self._node.table.members.get(matcher)
+        return member is not None and bool(member.segments[dimension])
 
     def pass_on(self, row: Row, dimensions: Iterable[int], now_us: int, out: list[Effect]) -> None:
         """A subscription that comes while a segment is being given goes there as well."""

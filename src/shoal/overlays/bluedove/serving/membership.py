@@ -5,8 +5,8 @@
 | starting | asks all dispatchers whether it is expected | all answered: serving, or joining |
 | joining | asks for donors on the dimensions where it serves nothing | it serves on all |
 | serving | gossips, watches, takes over holes that lie above its segments | it is asked to leave |
-| leaving | offers its segments to those beside it | it serves nothing: left, or joining again |
-| left | nothing | |
+| leaving | offers its segments to those beside it | it serves nothing: left; it stays: joining |
+| left | nothing | it stays: joining |
 
 A matcher that was known before it started (it crashed) is not given its first segments again:
 others may serve them by now.  One that hears that it is dead gives everything up and joins anew.
@@ -279,14 +279,33 @@ class Membership:
 
     def leave(self, *, stay_ready: bool, now_us: int, out: list[Effect]) -> None:
         """ProtocolError when nobody could take over."""
-        if self.state not in (State.SERVING, State.JOINING):
-            raise ProtocolError(f"{self._node.broker} is {self.state.value}, and cannot leave")
-        others = [m for m in self._node.table.serving() if m.broker != self._node.broker]
-        if not any(any(member.segments) for member in others):
-            raise ProtocolError(f"{self._node.broker} is the last matcher, and cannot leave")
+        if self.obstacle:
+            raise ProtocolError(self.obstacle)
         self._stays_ready = stay_ready
         self.state = State.LEAVING
         self._hand_over(now_us, out)
+
+    @property
+    def obstacle(self) -> str:
+        """Why the matcher cannot leave now; empty if it can."""
+        if self.state not in (State.SERVING, State.JOINING):
+            return f"{self._node.broker} is {self.state.value}, and cannot leave"
+        others = [m for m in self._node.table.serving() if m.broker != self._node.broker]
+        if not any(any(member.segments) for member in others):
+            return f"{self._node.broker} is the last matcher, and cannot leave"
+        return ""
+
+    def stay(self, now_us: int, out: list[Effect]) -> None:
+        """Take the leave back: what others have taken over by now is theirs, so join again."""
+        if self.state is State.LEFT:  # all have heard so; and it gossips no more
+            self._generation = max(self._generation + 1, now_us)
+            parameters = self._node.parameters
+            out.append(SetTimer(("gossip",), now_us + parameters.gossip_interval_us))
+            out.append(SetTimer(("load",), now_us + parameters.load_interval_us))
+        elif self.state is not State.LEAVING:
+            return
+        self.state = State.JOINING
+        self.announce(now_us, out)
 
     def _hand_over(self, now_us: int, out: list[Effect]) -> None:
         self._heir_tries += 1

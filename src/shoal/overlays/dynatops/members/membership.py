@@ -12,6 +12,7 @@ sent again in the next.
 | | LinkLost | passes it on to whom it takes for the manager |
 | | a later view, which has it | is in it; passes it on |
 | | a later view without it | passes it on; JoinWanted, unless it leaves |
+| | StayWanted, from who wanted to leave | forgets that |
 | | JoinWanted | passes it on to the manager, until there is a view with who wants it |
 | the manager | all that, for `gather_us` | makes a view of those that it is linked to |
 
@@ -35,6 +36,7 @@ from shoal.overlays.dynatops.messages import (
     LeaveRequest,
     LinkLost,
     MembersMessage,
+    StayWanted,
     ViewSaid,
 )
 from shoal.overlays.dynatops.parameters import ViewParameters
@@ -156,6 +158,8 @@ class Membership:
                 self._join(broker, life, neighbour, out)
             case LeaveRequest():
                 self._leavers.add(neighbour)
+            case StayWanted():
+                self._leavers.discard(neighbour)
             case EndWanted():
                 self.links.end_wanted(neighbour, self._needed, out)
             case EndRefused():
@@ -170,6 +174,18 @@ class Membership:
         """Leave when nothing is under way here; `Left` says that it has."""
         self.is_leaving = True
         self._look(now_us, out)
+
+    def stay(self, out: list[Effect]) -> None:
+        """Take the leave back; a view that is made without this broker takes it in again.
+
+        ProtocolError when there is such a view already.
+        """
+        if self.has_left:
+            raise ProtocolError("it is in no view any more")
+        if self.is_leaving:
+            self.is_leaving = False
+            self._leavers.discard(self.broker)
+            out.extend(Send(each, StayWanted()) for each in sorted(self.links.linked))
 
     # --- who is there -------------------------------------------------------------------------
 
@@ -216,7 +232,7 @@ class Membership:
         view = self.latest
         if view is not None and view.lives.get(broker) == life:
             out.append(Send(neighbour, ViewSaid(view)))
-        elif self._joiners.get(broker, 0) < life:
+        elif self._joiners.get(broker, -1) < life:
             self._joiners[broker] = life
             self._tell(JoinWanted(broker, life), out)
 
@@ -399,7 +415,7 @@ class Membership:
         self._lives = dict(view.lives)
         self._leavers &= set(view.members)
         self._joiners = {
-            each: life for each, life in self._joiners.items() if view.lives.get(each, 0) < life
+            each: life for each, life in self._joiners.items() if view.lives.get(each, -1) < life
         }
         self._open_links(out)
         self.tidy_later(now_us, out)

@@ -16,6 +16,8 @@ the first of those below it.  For everybody else ways stay as they are.
 | a neighbour | Go | links up to the centre; Parted |
 | who goes | all have parted, nothing is kept here | ends its links |
 | | its neighbours change meanwhile, or one has forgotten | begins anew |
+| | it is to stay, before it turns | Thaw, to those that it asked to freeze |
+| a neighbour | Thaw | sends the leaver what it has kept, and all that follows |
 
 So what went over the leaver has arrived everywhere before anything goes past it, and who misses a
 word because a link fails is repaired as if the leaver had died (`attachments.py`).  What comes back
@@ -29,9 +31,10 @@ from typing import Protocol
 
 from shoal.broker.effects import Effect, EndLink, Left, OpenLink, Send
 from shoal.broker.messages import Message
+from shoal.broker.strategy import ProtocolError
 from shoal.model import BrokerId
 from shoal.overlays.octopia.known.exchange import Exchange
-from shoal.overlays.octopia.messages import Freeze, Frozen, Go, Parted, Turn, Turned
+from shoal.overlays.octopia.messages import Freeze, Frozen, Go, Parted, Thaw, Turn, Turned
 
 
 class House(Protocol):
@@ -63,6 +66,9 @@ class House(Protocol):
 
     def freeze(self, leaver: BrokerId, out: list[Effect]) -> None:
         """Send nothing more to a broker that goes; keep what would go there."""
+
+    def thaw(self, leaver: BrokerId, now_us: int, out: list[Effect]) -> None:
+        """Send to a broker that stays, what was kept first."""
 
     def turn(
         self,
@@ -130,6 +136,15 @@ class Departing:
             out += [Send(each, Turn(self._broker, self._round)) for each in self._neighbours]
             self._try_to_end(now_us, out)
 
+    def stay(self, out: list[Effect]) -> None:
+        """Take the leave back.  ProtocolError when the neighbours take this broker's place."""
+        if self._is_turning or self.is_ending:
+            raise ProtocolError("its neighbours take its place")
+        if self._awaited is not None:
+            asked = [each for each in self._neighbours if each in self._house.linked]
+            out += [Send(each, Thaw(self._broker, self._round)) for each in asked]
+        self.may_go, self._awaited = False, None
+
     def _turn(self) -> None:
         """Others will do without this one: no way leads from here into the cluster then."""
         self._is_turning = True
@@ -173,6 +188,11 @@ class Departing:
         match message:
             case Freeze(leaver) if leaver == neighbour:
                 self._freeze(message, out)
+            case Thaw(leaver, round) if leaver == neighbour:
+                part = self._parts.get(leaver)
+                if part is not None and part.round == round:
+                    del self._parts[leaver]
+                    self._house.thaw(leaver, now_us, out)
             case Frozen(leaver, round) | Parted(leaver, round) if leaver == self._broker:
                 is_turning = isinstance(message, Parted)
                 if round == self._round and self._awaited and is_turning == self._is_turning:

@@ -122,6 +122,8 @@ class Ties:
                 self.entries[cluster].choose_from(sorted(entries, key=going))
             elif cluster in self.entries:
                 purpose = self.entries.pop(cluster)
+                for each in entries:  # one that stays after all is told anew
+                    self._withdraw(purpose, each, out)
                 self._hosted.remove_cluster(cluster)
                 if purpose.current is not None:
                     self._leave_entry(purpose.current, out)

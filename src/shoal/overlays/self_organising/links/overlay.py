@@ -143,6 +143,13 @@ class Overlay:
             self._waiting.later(now_us, out, self._routing.timer, key)
         self.memory.say(out)
 
+    def link_opened(self, neighbour: BrokerId, opened_us: int, out: list[Effect]) -> None:
+        """A link was opened on purpose, as one of the tree's, perhaps after it had been none."""
+        known = self.memory.standing(neighbour)
+        if not known.is_in and known.since_us < opened_us:
+            self.memory.put(neighbour, Standing(True, opened_us))
+            self.memory.say(out)
+
     def link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
         self._link(neighbour, state, now_us, out)
         self.memory.say(out)
@@ -214,6 +221,11 @@ class Overlay:
     def obstacle(self, ring: Ring, *, is_new: bool = False) -> str:
         """Why it cannot take part in an exchange, also one that is new; empty when it can."""
         return self._obstacles.against(ring, is_new=is_new)
+
+    @property
+    def missing(self) -> list[BrokerId]:
+        """Neighbours on the tree whose links are down."""
+        return [each for each in self.memory.neighbours if not self.is_up(each)]
 
     def is_up(self, neighbour: BrokerId) -> bool:
         return neighbour in self._up

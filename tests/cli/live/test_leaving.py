@@ -1,0 +1,78 @@
+"""`shoal leave` on processes: what it would do, why it does not, and how it is taken back."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from shoal.runtime.supervisor import ask_to_leave
+from tests.cli.live.test_up import run
+from tests.runtime.processes import Processes, processes, wait_until
+
+
+def all_ready(network: Processes) -> None:
+    wait_until(lambda: all(map(network.is_ready, network.running)))
+
+
+def test_a_leave_is_refused_while_a_neighbour_is_down(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with processes(tmp_path, 3) as network:
+        path = str(network.path)
+        all_ready(network)
+        with network.client("B2", "c"):
+            assert run(capsys, "leave", path, "B2", "--dry-run") == (
+                0,
+                "clients: 1 would be sent elsewhere, 0 of them follow\n"
+                "sessions: 1 to hand over, to B1, B3\n"
+                "neighbour B1: connected\n"
+                "neighbour B3: connected\n"
+                "B1 takes the place of B2\n"
+                "B2 can leave\n",
+            )
+        network.kill("B3")
+        wait_until(lambda: network.status("B2")["links"][1]["state"] != "up")
+        reason = "B2 cannot leave: B3 is not connected. Wait, or say --without B3"
+        code, said = run(capsys, "leave", path, "B2", "--dry-run")
+        assert (code, said.splitlines()[-1]) == (1, reason)
+        assert run(capsys, "leave", path, "B2") == (2, f"shoal: {reason}\n")
+        code, said = run(capsys, "leave", path, "B2", "--dry-run", "--without", "B3")
+        assert (code, "neighbour B3: treated as dead" in said) == (0, True)
+        assert run(capsys, "leave", path, "B2", "--abort") == (
+            2,
+            "shoal: B2: it does not leave\n",
+        )
+        assert run(capsys, "leave", path, "B2", "--abort", "--dry-run")[0] == 2
+        assert run(capsys, "leave", path, "B2", "--without", "B3") == (0, "B2 has left\n")
+        assert network.running["B2"].wait(10) == 0
+        network.comes_back("B3", over="B1")
+        wait_until(lambda: network.is_ready("B1") and network.is_ready("B3"))
+        links = network.status("B3")["links"]
+        assert [row["neighbour"] for row in links] == ["B1"]
+
+
+def test_a_broker_that_stays_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A leave that has just begun, at whatever stage it is."""
+    with processes(tmp_path, 3) as network:
+        path = str(network.path)
+        all_ready(network)
+        with network.client("B2", "kept") as kept:
+            kept.subscribe("a", 1)
+        stayed = 0
+        for _ in range(3):
+            where = network.broker_address("B2", "admin")
+            assert asyncio.run(ask_to_leave(where)) == ""
+            code, said = run(capsys, "leave", path, "B2", "--abort")
+            if code:
+                assert "it is too late" in said or "does not answer" in said
+                break
+            assert said == "B2 stays\n"
+            stayed += 1
+            wait_until(lambda: network.is_ready("B2"))
+            with network.client("B3", "r") as reader, network.client("B1", "w") as writer:
+                reader.subscribe("b", 1)
+                writer.paho.publish("b", b"x", qos=1).wait_for_publish(10)
+                wait_until(lambda reader=reader: reader.payloads == [b"x"])  # type: ignore[misc]
+        assert stayed

@@ -1,0 +1,1 @@
+"""Ordinary days of every system: brokers join, leave and come back while plain clients publish."""

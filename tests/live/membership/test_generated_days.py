@@ -1,0 +1,110 @@
+"""Days that are generated: each command, by each kind of broker, in each way, in each network.
+
+| dimension | values |
+| --- | --- |
+| command | join, leave |
+| role | founder (of the network file), joined, back (has joined, left and joined again) |
+| way | once, twice (the same command again meanwhile), killed (in the middle, then again) |
+| network | fresh, old (a broker was restarted, another has joined and left) |
+| system | all |
+
+A founder joins when it has left and is run again: it is linked, or its status says that it has
+left.  At the end of each day every broker hears every broker.  All days: `make soak`.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from tests.examples import at_length
+from tests.live.membership.days import SYSTEMS, Day, begin_leave, day
+
+COMMANDS, ROLES = ("join", "leave"), ("founder", "joined", "back")
+WAYS, NETWORKS = ("once", "twice", "killed"), ("fresh", "old")
+ALL = list(product(SYSTEMS, COMMANDS, ROLES, WAYS, NETWORKS))
+# One day of each system that has a protocol of its own for it; each value is there.
+FEW = [
+    ("tree", "join", "back", "killed", "old"),
+    ("grape", "leave", "joined", "twice", "fresh"),
+    ("octopia", "leave", "back", "once", "fresh"),
+    ("bluedove", "join", "joined", "once", "fresh"),
+    ("tco", "join", "joined", "twice", "old"),
+    ("self_organising", "leave", "founder", "killed", "fresh"),
+]
+NAMES = {"founder": "B2", "joined": "J1", "back": "J1"}
+
+
+def _begin(today: Day, command: str, role: str) -> str:
+    """All that has happened to the broker before the command; its name."""
+    name = NAMES[role]
+    if role != "founder":
+        today.network.add_joiner(name, "B2")
+    if role == "back" or (role, command) == ("joined", "leave"):
+        today.run_again(name)
+        today.are_linked()
+    if role == "back" or (role, command) == ("founder", "join"):
+        today.leave(name)
+        today.are_linked()
+    if (role, command) == ("back", "leave"):
+        today.run_again(name)
+        today.are_linked()
+    return name
+
+
+def _join(today: Day, name: str, way: str) -> None:
+    if way == "killed":
+        today.until_log(name, '"event": "link up"', lambda: today.network.run(name))
+        today.network.kill(name)
+    today.run_again(name)
+    if way == "twice":
+        assert today.is_refused_twice(name)
+
+
+def _leave(today: Day, name: str, way: str) -> None:
+    again = begin_leave(today.network, name) if way == "twice" else None
+    if way != "killed":
+        today.leave(name)
+    else:
+        begun: list[subprocess.Popen[str]] = []
+        today.until_log(
+            name, '"event": "leaving"', lambda: begun.append(begin_leave(today.network, name))
+        )
+        today.network.kill(name)
+        today.run_again(name)
+        begun[0].communicate(timeout=60)
+        today.leave(name)
+    if again is not None:
+        said, _ = again.communicate(timeout=60)
+        # One that the file does not list may be gone before it is asked.
+        assert again.returncode == 0 or "does not answer" in said, said
+
+
+DO: dict[str, Callable[[Day, str, str], None]] = {"join": _join, "leave": _leave}
+
+
+@pytest.mark.parametrize(
+    ("system", "command", "role", "way", "network"),
+    [*FEW, *at_length(each for each in ALL if each not in FEW)],
+)
+def test_a_generated_day(
+    tmp_path: Path, system: str, command: str, role: str, way: str, network: str
+) -> None:
+    with day(tmp_path, system) as today:
+        if network == "old":
+            today.grow_old()
+            today.join("J0", "B1")
+            today.are_linked()
+            today.leave("J0")
+            today.are_linked()
+        name = _begin(today, command, role)
+        DO[command](today, name, way)
+        if (command, role) == ("join", "founder") and today.is_back_or_says_that_it_left(name):
+            return
+        today.are_linked()
+        today.go_on()
+        today.all_hear_all()

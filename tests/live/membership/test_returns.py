@@ -1,0 +1,83 @@
+"""Brokers that left and are run again by the same command: they join, or say why not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.live.membership.days import BOUND_S, Day, cases, day
+
+# | first, last | brokers of the network file: of a link that it lists the first by name connects |
+# | rejoins     | a broker of the network file that is run again with `--join` |
+# | joined      | a broker that had joined before, too |
+ROLES = {"first": "B1", "last": "B3", "rejoins": "B3", "joined": "J1"}
+
+
+def _begin(today: Day, role: str) -> str:
+    today.grow_old()
+    if role == "joined":
+        today.join("J1", "B2")
+        today.are_linked()
+        today.publish_at("J1")
+        today.go_on()
+    if role == "rejoins":
+        today.network.rejoin("B3", "B2")
+    return ROLES[role]
+
+
+def _is_back(today: Day, name: str, role: str) -> bool:
+    """Whether it is linked; a broker of the file may say instead that it has left."""
+    if role in ("first", "last") and today.is_back_or_says_that_it_left(name):
+        return False
+    today.are_linked()
+    return True
+
+
+@pytest.mark.parametrize(
+    ("system", "role"),
+    cases(
+        [
+            ("self_organising", "joined"),
+            ("octopia", "rejoins"),
+            ("octopia", "first"),
+            ("tree", "last"),
+        ],
+        ROLES,
+    ),
+)
+def test_a_broker_comes_back_by_the_same_command_without_its_first_life(
+    tmp_path: Path, system: str, role: str
+) -> None:
+    """It has the retained values of today, as each other broker has, and not those it left with."""
+    with day(tmp_path, system) as today:
+        name = _begin(today, role)
+        with today.network.client(name, "first", 0) as first:
+            for value in ("kept", "cleared", "changed"):
+                first.paho.publish(f"state/{value}", b"1", 1, retain=True).wait_for_publish(BOUND_S)
+            today.wait("B2 has what is retained", lambda: len(today.retained("B2")) == 3)
+        today.leave(name)
+        with today.network.client("B2", "second", 0) as second:
+            for value, payload in (("cleared", b""), ("changed", b"2"), ("new", b"2")):
+                second.paho.publish(f"state/{value}", payload, 1, True).wait_for_publish(BOUND_S)
+        today.run_again(name)
+        if _is_back(today, name, role):
+            # A ready broker has these values at once.
+            found = {"state/kept": b"1", "state/changed": b"2", "state/new": b"2"}
+            assert today.retained(name) == found == today.retained("B2")
+            today.go_on()
+            today.all_hear_all()
+
+
+@pytest.mark.parametrize(
+    ("system", "role"), cases([("self_organising", "joined"), ("dynatops", "last")], ROLES)
+)
+def test_a_supervisor_runs_a_broker_again_at_once_that_has_left(
+    tmp_path: Path, system: str, role: str
+) -> None:
+    with day(tmp_path, system) as today:
+        name = _begin(today, role)
+        today.leave(name, then=lambda: today.run_again(name))
+        if _is_back(today, name, role):
+            today.go_on()
+            today.all_hear_all()
