@@ -147,8 +147,8 @@ class Disks(Network):
                 return "hold", None
             case Remember(facts):
                 return "remember", self.lives.input(Started(facts=facts))
-            case Recall(neighbour, over, moves):
-                return "recall", neighbour, over, moves
+            case Recall(neighbour, None, moves):
+                return "recall", neighbour, moves
             case Left():
                 return ("left",)
         return None
@@ -175,13 +175,13 @@ class Disks(Network):
                 self._open(draft, name, other, is_lasting=is_lasting)
             case "end", other:
                 self._end(draft, name, other)
-            case "recall", other, over, moves:
-                self._recall(draft, name, other, over, moves=moves)
+            case "recall", other, moves:
+                self._return(draft, name, other, moves=moves)
             case "reset", other:
                 ends = frozenset((name, other))
                 if ends in world.linked and ends not in world.ending:
-                    self.sever(draft, name, other, name, other)
-                    self.join(draft, name, other)
+                    self.unlink(draft, name, other, name, other)
+                    self.link(draft, name, other)
 
     def _leave(self, draft: Draft, name: str) -> None:
         """It is gone, with its links, if there are any left."""
@@ -224,7 +224,15 @@ class Disks(Network):
         ends, world = frozenset((name, other)), self.world(draft)
         if ends in world.linked:
             self.change(draft, linked=world.linked - {ends}, ending=world.ending - {ends})
-            self.sever(draft, name, other, *told)
+            self.sever(draft, name, other)
+            for each in told:
+                self.refuse(draft, each, other if each == name else name)
+
+    def refuse(self, draft: Draft, source: str, target: str) -> None:
+        """A link is lost, or does not come up; one end is told."""
+        is_lasting = frozenset((source, target)) in self.world(draft).lasting
+        failed = LinkChanged(target, LinkState.FAILED, 0 if is_lasting else None)
+        draft.queues[self.ways[target, source]] += (self.lives.input(failed),)
 
     def _end(self, draft: Draft, name: str, other: str) -> None:
         ends, world = frozenset((name, other)), self.world(draft)
@@ -286,18 +294,9 @@ class Disks(Network):
             self.change(draft, unsent=tuple(unsent))
         self.settle(draft)
 
-    def _return(self, draft: Draft, name: str, other: str) -> None:
-        """The machine hears what the link that is gone did not settle."""
+    def _return(self, draft: Draft, name: str, other: str, *, moves: bool = True) -> None:
+        """The machine hears what was sent over a link and is not settled."""
         way, unsent = self.ways[name, other], self.world(draft).unsent
-        for _, input, _ in unsent[way]:
-            self._bring(draft, name, other, input)
-        self._forget(draft, way)
-
-    def _recall(
-        self, draft: Draft, name: str, other: str, over: str | None, *, moves: bool
-    ) -> None:
-        way, unsent = self.ways[name, other], self.world(draft).unsent
-        assert over is None
         for _, input, _ in unsent[way]:
             self._bring(draft, name, other, input)
         if moves:
@@ -329,10 +328,10 @@ class Disks(Network):
                         if ends[0] == target and ends[1] != source
                         for each in unsent[onward]
                     )
-                    if is_handled and not is_owed and word not in draft.queues[back]:
-                        if back not in draft.closed:
-                            draft.queues[back] += (word,)
-                            is_new = True
+                    is_said = word in draft.queues[back] or back in draft.closed
+                    if is_handled and not is_owed and not is_said:
+                        draft.queues[back] += (word,)
+                        is_new = True
             for way, queue in enumerate(draft.queues):
                 while queue and queue[0] < 0:
                     input, queue = -1 - queue[0], queue[1:]
@@ -457,5 +456,6 @@ class Disks(Network):
     def describe(self, what: Any) -> str:
         match what:
             case "dies having written of", input, way:
-                return f"{self._ends[way][1]} dies having written of {super().describe(('arrives', input, way))}"
+                of = super().describe(("arrives", input, way))
+                return f"{self._ends[way][1]} dies having written of {of}"
         return super().describe(what)

@@ -339,10 +339,8 @@ class Leaves(Disks):
         seen = [sequence for _, sequence in state.seen[0]]
         # A subscriber's broker drops what is not later than what it has had.
         had = [each for place, each in enumerate(seen) if each > max(seen[:place], default=-1)]
-        owed = set() if script.is_lossy else {*range(last)}
-        problems += [
-            f"misses {each}, seen {seen}" for each in sorted(owed | {last}) if each not in had
-        ]
+        missed = sorted({*range(0 if script.is_lossy else last), last} - {*had})
+        problems += [f"misses {each}, seen {seen}" for each in missed]
         if self.play.comes and last not in [sequence for _, sequence in state.seen[1]]:
             problems.append("L misses the last")
         return problems

@@ -168,7 +168,7 @@ class Coordinator:
         self._is_leaving = False
         self._attempt = self._turn = self._asked_by = self._number = 0
         self.problem = ""
-        # Links of changes that were not made, and that have yet to end.
+        # Links of changes that were not made, and to brokers that leave, that have yet to end.
         self._ending: set[BrokerId] = set()
         # Links that have to end before this broker has left.
         self._links: set[BrokerId] = set()
@@ -431,9 +431,7 @@ class Coordinator:
             return
         # A link of an earlier attempt would end under this one; one of another broker's, too.
         left = [
-            each
-            for each in message.others
-            if each in self._ending or self._host.is_connected(each)
+            each for each in message.others if each in self._ending or self._host.is_connected(each)
         ]
         if left:
             reason = f"its link to {left[0]} has yet to end"
@@ -673,6 +671,7 @@ class Coordinator:
     ) -> None:
         """Nothing more comes from the leaving broker."""
         out.append(EndLink(leaver))  # first: who has no decision on disk must not find the link
+        self._ending.add(leaver)
         self._confirm(leaver, key, out)
         if self.stage is Stage.DRAINING and self._change is not None and self._change.key == key:
             self._be_free(now_us, out)
@@ -742,6 +741,7 @@ class Coordinator:
         self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]
     ) -> bool:
         change, is_taken = self._change, self.has_left(neighbour) or self.opens(neighbour)
+        is_taken |= neighbour in self._ending and state is LinkState.FAILED
         self._ending.discard(neighbour)
         if self.stage is Stage.OUT:
             assert change is not None
