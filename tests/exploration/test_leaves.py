@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from shoal.broker.effects import CancelTimer
-from shoal.broker.life_cycle import does
-from shoal.overlays.coordination.coordinator import DECISIONS, LIFE, VOTE, Coordinator, Event, Stage
+from shoal.overlays.coordination.coordinator import DECISIONS, VOTE, Coordinator
 from shoal.overlays.tree import contraction
 from shoal.overlays.tree.contraction import Contraction
 from shoal.overlays.tree.routing import TreeRouting
@@ -107,15 +106,6 @@ def decides_before_all_have_voted(patch: Patch) -> None:
     patch.setattr(Coordinator, "_close_if_all_voted", close)
 
 
-def takes_in_after_its_vote(patch: Patch) -> None:
-    def hold(self: Any, but: tuple[str, ...], out: list[Any]) -> None:
-        if self._change is None or self._broker != self._change.leaver:
-            whole(self, but, out)
-
-    whole = Coordinator._hold
-    patch.setattr(Coordinator, "_hold", hold)
-
-
 def no_drain(patch: Patch) -> None:
     patch.setattr(
         Coordinator, "_begin_to_drain", lambda self, _, now_us, out: self._be_free(now_us, out)
@@ -124,13 +114,6 @@ def no_drain(patch: Patch) -> None:
 
 def no_recall(patch: Patch) -> None:
     patch.setattr(contraction, "Recall", lambda _: CancelTimer(("nothing",)))
-
-
-def votes_in_doubt(patch: Patch) -> None:
-    patch.setitem(LIFE, (Stage.IN_DOUBT, Event.PREPARE), does(Coordinator._vote))
-    patch.setattr(Coordinator, "_why_busy", lambda self, but="": "")
-    # Else brokers of two changes that are both made are sent to the right ones.
-    no_elsewhere(patch)
 
 
 def leaves_unconfirmed(patch: Patch) -> None:
@@ -176,19 +159,12 @@ MUTANTS: list[tuple[Callable[[Patch], None], Play]] = [
     (no_drain, Play(publications=2, awaited=False, **TO_C)),
     (no_recall, Play(publications=1, fault=("link", "A", "B"), **TO_A)),
     (no_recall, Play(publications=1, fault=("link", "B", "C"), **TO_C)),
-    (votes_in_doubt, Play(CROSSED, ("C", "D"), subscribing="B")),
     (leaves_unconfirmed, Play(fault=("link", "B", "C"))),
     (no_answer, Play(fault=("broker", "A"))),
     (no_elsewhere, Play(joins=("J", "B"))),
     (does_not_follow, Play(publications=1)),
     (opens_over_a_link_that_ends, Play(fault=("broker", "B"))),
 ]
-
-
-def test_two_that_leave_at_once_need_not_be_sent_elsewhere(monkeypatch: Patch) -> None:
-    """So `votes_in_doubt` is found for its own sake."""
-    no_elsewhere(monkeypatch)
-    explored(Play(CROSSED, ("C", "D"), subscribing="B"))
 
 
 @pytest.mark.parametrize(("mutant", "play"), MUTANTS)

@@ -2,6 +2,14 @@
 
 | input | free | gathering | closing | in doubt | draining | out |
 | --- | --- | --- | --- | --- | --- | --- |
+| LeaveWanted | opens links → gathering; or no | says no | says no | says no | says no | says no |
+| Prepare | votes → in doubt; or refuses | refuses | refuses | votes anew | refuses | refuses |
+| Ready | | counts; asks the leaver last → closing | decides → draining | | | |
+| Refuse | | aborts → free | aborts → free | | | |
+| Abort | | | | goes on → free | | |
+| Decide | | | | installs → draining, out | | |
+| a participant's link is lost | | aborts → free | aborts → free | | | |
+| time is up | asks again | aborts → free | aborts → free | asks | | |
 """
 
 from __future__ import annotations
@@ -387,7 +395,7 @@ class Coordinator:
             out.append(SetTimer(TIMER, now_us + self._random.randint(*AGAIN_US)))
 
     def _ask_again(self, _: BrokerId, __: None, now_us: int, out: list[Effect]) -> None:
-        """Asks again, if it leaves."""
+        """Asks again."""
         if self._is_leaving:
             self._turn += 1
             self._ask_to_leave(now_us, out)
@@ -425,7 +433,7 @@ class Coordinator:
     def _gather(
         self, leaver: BrokerId, message: LeaveWanted, now_us: int, out: list[Effect]
     ) -> None:
-        """Opens links to the others → gathering."""
+        """Opens links → gathering; or no."""
         if reason := self._why_not_decide(leaver, message.others):
             out.append(Send(leaver, NotNow(message.attempt, reason)))
             return
@@ -471,11 +479,11 @@ class Coordinator:
     def _decline(
         self, leaver: BrokerId, message: LeaveWanted, now_us: int, out: list[Effect]
     ) -> None:
-        """Says why not."""
+        """Says no."""
         out.append(Send(leaver, NotNow(message.attempt, "it takes part in another change")))
 
     def _count(self, neighbour: BrokerId, ready: Ready, now_us: int, out: list[Effect]) -> None:
-        """Counts the vote; behind the last of the others, asks the leaving broker → closing."""
+        """Counts; asks the leaver last → closing."""
         self._votes[neighbour] = ready.since_us
         self._sides += ready.facts.sides
         self._close_if_all_voted(now_us, out)
@@ -496,7 +504,7 @@ class Coordinator:
         out.append(Send(change.leaver, Prepare(change)))
 
     def _decide(self, neighbour: BrokerId, ready: Ready, now_us: int, out: list[Effect]) -> None:
-        """Installs: that is the decision → draining."""
+        """Decides → draining."""
         change = self._change
         assert change is not None
         if neighbour == change.leaver:
@@ -511,7 +519,10 @@ class Coordinator:
         self._begin_to_drain(change, now_us, out)
 
     def _give_up(self, neighbour: BrokerId, refuse: Refuse, now_us: int, out: list[Effect]) -> None:
-        """Aborts → free; begins anew without a broker that the dead one is not linked to."""
+        """Aborts → free.
+
+        It begins anew without a broker that the dead one is not linked to.
+        """
         change = self._change
         assert change is not None
         self._abort(f"{neighbour}: {refuse.reason}", now_us, out)
@@ -545,7 +556,7 @@ class Coordinator:
     # --- who is asked -------------------------------------------------------------------------
 
     def _vote(self, decider: BrokerId, message: Prepare, now_us: int, out: list[Effect]) -> None:
-        """Votes, stops → in doubt; or refuses."""
+        """Votes → in doubt; or refuses."""
         change = message.change
         linked = (*self._host.neighbours, *self._host.away)
         if change.leaver not in (self._broker, *linked):
@@ -586,7 +597,10 @@ class Coordinator:
     def _vote_anew(
         self, decider: BrokerId, message: Prepare, now_us: int, out: list[Effect]
     ) -> None:
-        """Votes anew, if the decider has forgotten the former change, or is dead; or refuses."""
+        """Votes anew.
+
+        The decider has forgotten the former change, or is dead; others are refused.
+        """
         change = message.change
         deciders = (decider, change.leaver) if change.is_dead else (decider,)
         if self._change is not None and self._change.decider in deciders:
@@ -601,7 +615,7 @@ class Coordinator:
     def _retract(
         self, neighbour: BrokerId, _: Abort | None, now_us: int, out: list[Effect]
     ) -> None:
-        """Forgets its vote, goes on → free."""
+        """Goes on → free."""
         change = self._change
         assert change is not None
         self._forget_vote(now_us, out)
@@ -615,7 +629,7 @@ class Coordinator:
         self._host.record(out)
 
     def _follow(self, neighbour: BrokerId, decide: Decide, now_us: int, out: list[Effect]) -> None:
-        """Installs → draining, or out."""
+        """Installs → draining, out."""
         change, at_us = decide.change, decide.at_us
         out.append(CancelTimer(TIMER))
         self._install(change, at_us, out)
@@ -632,7 +646,7 @@ class Coordinator:
         self._drain(out)
 
     def _wonder(self, _: BrokerId, __: None, now_us: int, out: list[Effect]) -> None:
-        """Asks what became of the change."""
+        """Asks."""
         change = self._change
         assert change is not None
         self._say(Query(change), (change.decider, change.leaver), out)
