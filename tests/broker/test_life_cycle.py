@@ -13,9 +13,10 @@ from shoal.broker.life_cycle import LifeCycle
 from shoal.broker.links import session
 from shoal.clients import publisher
 from shoal.mqtt.connection import connection
+from shoal.overlays.coordination import coordinator
 from shoal.overlays.self_organising.quiet_ring import steps
 
-MODULES = [publisher, session, connection, steps]
+MODULES = [publisher, session, connection, steps, coordinator]
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)

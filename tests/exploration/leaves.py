@@ -1,10 +1,11 @@
-"""A broker of three that leaves, in every order of messages, and one link that breaks.
+"""Brokers of a tree that leave, in every order of messages, with one fault anywhere.
 
-A - B - C, and B leaves; P publishes at A or C, and somebody at the other wants it all.  Messages
-are as slow as they like; no timer fires until all of the script has happened and nothing can
-arrive.  Links end when nothing is in them, at both ends at one moment.  In the end there is one
-tree of A and C, with the tables that it must have, and what is published then arrives; what was
-published before arrives at most once, in order, and all of it unless a link broke.
+P publishes `a` at one broker, and somebody at another wants it all (`s`).  Messages are as slow as
+they like; a timer fires when nothing else can happen but that what is down comes back, and then
+only so often.  In the end there is one tree of those that stay, with the tables that it must have,
+all are free and hold nothing back, and what is published then arrives; what was published before
+arrives at most once, in order, and all of it if no broker was killed, but for what a link had in it
+that broke before the change was decided.
 """
 
 from __future__ import annotations
@@ -12,274 +13,347 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from shoal.broker.effects import (
-    EndLink,
-    Hold,
-    Leave,
-    Left,
-    LinkChanged,
-    LinkState,
-    OpenLink,
-    Received,
-    Release,
-    Requested,
-    ResetLink,
-    Started,
-)
-from shoal.broker.messages import Advertise, Message, Publish, Subscribe
+from shoal.broker.effects import Leave, LinkChanged, LinkState, Requested
+from shoal.broker.machine import Broker
+from shoal.broker.messages import Advertise, Message, Publish, Subscribe, Unsubscribe
+from shoal.overlays.coordination.coordinator import Stage
 from shoal.overlays.registry import strategy_factory
 from shoal.overlays.tree.oracle import check_tables, expected_tables
 from tests.broker.transcript import advertisement, publication, subscription
-from tests.exploration.network import DEAD, Draft, Ends, Network, State
+from tests.exploration.disks import DOWN, Disks, Pair
+from tests.exploration.network import DEAD, Draft, Ends, State
 from tests.exploration.search import Explored, explore
 
-LEAVING = "B"
-NAMES = ("A", LEAVING, "C")
 PROMISE, WISH = advertisement("a"), subscription("s")
-FIRST = frozenset({frozenset("AB"), frozenset("BC")})
+LATE, OLD = subscription("late", client="L"), subscription("old", client="O")
+
+LINE: tuple[Ends, ...] = (("A", "B"), ("B", "C"))
+STAR: tuple[Ends, ...] = (("A", "B"), ("B", "C"), ("B", "D"))
+LONG: tuple[Ends, ...] = (("A", "B"), ("B", "C"), ("C", "D"))
+
+
+# No play takes longer, by timers alone.
+END_US = 60_000_000
+
+
+class Play(NamedTuple):
+    """What happens to which brokers.
+
+    links         at first
+    leavers       who is asked to leave
+    publications  how many are published at `publishing`, for the subscriber at `subscribing`
+    fault         ("link", A, B), ("broker", A), ("early",): a timer fires too early; or none
+    comes, goes   where a subscription comes, and where another goes
+    joins         a broker that links to another
+    patience      how many timers fire while something is down
+    awaited       whether publishers wait for word; else the next broker settles what it handles
+    """
+
+    links: tuple[Ends, ...] = LINE
+    leavers: tuple[str, ...] = ("B",)
+    publications: int = 0
+    fault: tuple[str, ...] = ()
+    publishing: str = "A"
+    subscribing: str = "C"
+    comes: str = ""
+    goes: str = ""
+    joins: Ends | tuple[()] = ()
+    patience: int = 2
+    awaited: bool = True
 
 
 class Script(NamedTuple):
-    """What the script still has, and what is so.
-
-    publications  how many are still to be published
-    leaves        whether B has yet to be asked to leave
-    fault         the link that will break
-    broken        the link that is broken
-    linked        links that are up, or about to be
-    lasting       links that come up again
-    ending        links that are to end
-    holds         for each broker, whom it hears, None for everybody
-    """
+    """What is still to happen, and whether publications may be lost."""
 
     publications: int
-    leaves: bool = True
-    fault: Ends | None = None
-    broken: Ends | None = None
-    linked: frozenset[frozenset[str]] = FIRST
-    lasting: frozenset[frozenset[str]] = FIRST
-    ending: frozenset[frozenset[str]] = frozenset()
-    holds: tuple[tuple[str, ...] | None, ...] = (None, None, None)
+    leavers: tuple[str, ...]
+    fault: tuple[str, ...]
+    comes: str
+    goes: str
+    joins: Ends | tuple[()]
+    patience: int
+    is_lossy: bool = False
 
 
-class Leaves(Network):
-    """The three, from the moment at which A and C know each other's clients."""
+class Seen(NamedTuple):
+    """What the explorer asks of a broker's state."""
 
-    def __init__(
-        self, publications: int, fault: Ends | None = None, *, publishing: str = "A"
-    ) -> None:
-        super().__init__(NAMES, (), strategy_factory("tree"))
-        self.publishing, self.subscribing = publishing, "C" if publishing == "A" else "A"
-        self.publications = publications
-        self.watchers = [WISH.id]
-        self.is_broken = fault is not None
-        ways = {way for ends, way in self.ways.items() if frozenset(ends) not in FIRST}
-        neighbours = {"A": ("B",), "B": ("A", "C"), "C": ("B",)}
-        state = State(
-            tuple(self.fresh(name, neighbours[name]) for name in NAMES),
-            ((),) * len(self.ways),
-            frozenset(ways),
-            (),
-            0,
-            ((),),
-            Script(0, leaves=False),
+    neighbours: frozenset[str]
+    is_out: bool
+    problem: str
+
+
+class Leaves(Disks):
+    """The network of a play, from the moment at which all know each other's clients."""
+
+    def __init__(self, play: Play, system: str = "tree") -> None:
+        names = {end for ends in (*play.links, play.joins[:1]) for end in ends}
+        super().__init__(tuple(sorted(names)), strategy_factory(system))
+        self.play, self.is_awaited = play, play.awaited
+        self.watchers = [WISH.id, LATE.id, OLD.id]
+        script = Script(
+            play.publications,
+            play.leavers,
+            play.fault,
+            play.comes,
+            play.goes,
+            play.joins,
+            play.patience,
         )
-        draft = Draft(state)
-        for who, _ in enumerate(NAMES):
-            self.take(draft, who, self.lives.input(Started()))
-        self._ask(draft, self.publishing, "P", Advertise(PROMISE))
-        self._ask(draft, self.subscribing, "C", Subscribe(WISH))
-        state = draft.state()
+        draft = Draft(self.begin(play.links)._replace(seen=((), (), ())))
+        draft.left = draft.left[0], script
+        for name in self.names:
+            for client, request in self._clients(draft, name):
+                self._ask(draft, name, client, request)
+        self.start = self.settled(draft.state())
+
+    def settled(self, state: State) -> State:
         while following := next((after for _, after in self.arrivals(state)), None):
             state = following
-        self.start = state._replace(left=Script(publications, fault=fault))
+        return state
+
+    def script(self, state: State | Draft) -> Script:
+        found: Script = state.left[1]
+        return found
+
+    def change_script(self, draft: Draft, **what: Any) -> None:
+        world, script = draft.left
+        draft.left = world, script._replace(**what)
+
+    def facts(self, broker: Broker) -> Seen:
+        strategy: Any = broker.strategy
+        tree = getattr(strategy, "tree", strategy)
+        changes, problem = tree.changes, ""
+        if changes.stage is not Stage.FREE or changes._decisions:
+            problem = f"{changes.stage.value}, {changes._decisions}"
+        elif changes.is_leaving:
+            problem = f"leaves: {changes.problem}"
+        elif tree._away or not strategy.is_ready:
+            problem = f"away: {[*tree._away]}, awaited: {[*strategy.awaited]}"
+        elif tree.propagation.hearsay or tree.forwarding.draining:
+            problem = f"remembers {tree.forwarding.draining}"
+        return Seen(frozenset(tree.neighbours), changes.is_out, problem)
+
+    def seen(self, state: State | Draft, name: str) -> Seen:
+        found: Seen = self.lives.facts[state.lives[self.index[name]]]
+        return found
+
+    # --- clients ------------------------------------------------------------------------------
+
+    def _clients(self, draft: Draft, name: str) -> Iterator[tuple[str, Message]]:
+        """Those at this broker, and what they ask for when they connect."""
+        script, play = self.script(draft), self.play
+        if name == play.publishing:
+            yield "P", Advertise(PROMISE)
+        if name == play.subscribing:
+            yield "C", Subscribe(WISH)
+        if name == play.comes and not script.comes:
+            yield "L", Subscribe(LATE)
+        if name == script.goes:
+            yield "O", Subscribe(OLD)
 
     def _ask(self, draft: Draft, broker: str, client: str, request: Message) -> None:
         self.take(draft, self.index[broker], self.lives.input(Requested(client, request)))
+        self.settle(draft)
 
-    # --- what comes of effects ----------------------------------------------------------------
+    def _publish(self, draft: Draft, number: int) -> None:
+        self._ask(draft, self.play.publishing, "P", Publish((publication(number),)))
 
-    def other(self, effect: Any) -> tuple[Any, ...] | None:
-        match effect:
-            case OpenLink(neighbour, is_lasting=is_lasting):
-                return "open", neighbour, is_lasting
-            case EndLink(neighbour):
-                return "end", neighbour
-            case ResetLink(neighbour):
-                return "reset", neighbour
-            case Hold(but):
-                return "hold", but
-            case Release():
-                return "hold", None
-            case Left():
-                return ("left",)
-        return None
-
-    def carry_out(self, draft: Draft, who: int, effect: tuple[Any, ...]) -> None:
-        name, script = self.names[who], draft.left
-        match effect:
-            case "hold", but:
-                holds = (*script.holds[:who], but, *script.holds[who + 1 :])
-                draft.left = script._replace(holds=holds)
-            case ("left",):
-                self._leave(draft, name)
-            case "open", other, is_lasting:
-                self._open(draft, name, other, is_lasting=is_lasting)
-            case "end", other:
-                self._end(draft, name, other)
-            case "reset", other:
-                ends = frozenset((name, other))
-                if ends in script.linked and ends not in script.ending:
-                    self.sever(draft, name, other, name, other)
-                    self.join(draft, name, other)
-
-    def _leave(self, draft: Draft, name: str) -> None:
-        """It is gone, with its links, if there are any left."""
-        script: Script = draft.left
-        mine = frozenset(ends for ends in script.linked | script.lasting if name in ends)
-        for ends in sorted(mine & script.linked, key=sorted):
-            (other,) = ends - {name}
-            self.sever(draft, name, other, other)
-        draft.left = script._replace(
-            linked=script.linked - mine,
-            lasting=script.lasting - mine,
-            ending=script.ending - mine,
-        )
-        self.kill(draft, name)
-
-    def _open(self, draft: Draft, name: str, other: str, *, is_lasting: bool) -> None:
-        ends, script = frozenset((name, other)), draft.left
-        if ends in script.ending:
-            return
-        if is_lasting:
-            script = draft.left = script._replace(lasting=script.lasting | {ends})
-        if ends in script.linked:
-            return
-        if draft.lives[self.index[other]] == DEAD or ends == frozenset(script.broken or ()):
-            self.refuse(draft, name, other)
-            return
-        draft.left = script._replace(linked=script.linked | {ends})
-        self.join(draft, name, other, is_lasting=ends in script.lasting)
-
-    def _end(self, draft: Draft, name: str, other: str) -> None:
-        ends, script = frozenset((name, other)), draft.left
-        script = draft.left = script._replace(lasting=script.lasting - {ends})
-        if ends in script.linked:
-            draft.left = script._replace(ending=script.ending | {ends})
-        else:
-            way = self.ways[other, name]
-            draft.queues[way] += (self.lives.input(LinkChanged(other, LinkState.ENDED)),)
+    def _serves(self, state: State, name: str) -> bool:
+        """Whether a broker takes requests of clients now."""
+        return self.is_alive(state, name) and self.world(state).holds[self.index[name]] is None
 
     # --- what may happen ----------------------------------------------------------------------
 
-    def arrives(self, state: State, way: int, input: int) -> bool:
-        """What is held back waits; that a link has changed comes all the same."""
-        message = self.lives.inputs[input]
-        but = state.left.holds[self.targets[way]]
-        return but is None or not isinstance(message, Received) or message.neighbour in but
-
     def steps(self, state: State) -> Iterator[tuple[object, State]]:
-        is_quiet = True
-        for step in (*self.arrivals(state), *self._ends(state), *self._script(state)):
+        self._check(state)
+        assert state.now_us < END_US, "it does not come to an end"
+        script, is_quiet = self.script(state), True
+        for step in (*self.arrivals(state), *self.endings(state), *self._requests(state)):
             is_quiet = False
             yield step
-        if is_quiet and state.lives[self.index[LEAVING]] != DEAD:
-            yield from self.timeouts(state)
+        is_whole = True
+        for step in self._repairs(state):
+            is_whole = False
+            yield step
+        yield from self._faults(state)
+        if is_quiet and state.timers and not self._is_over(state):
+            if is_whole:
+                yield from self.timeouts(state)
+            elif script.patience:
+                for what, after in self.timeouts(state):
+                    draft = Draft(after)
+                    self.change_script(draft, patience=script.patience - 1)
+                    yield what, draft.state()
 
-    def _ends(self, state: State) -> Iterator[tuple[object, State]]:
-        """Links that are to end, and with nothing in them."""
-        for ends in sorted(state.left.ending, key=sorted):
-            one, other = sorted(ends)
-            ways = self.ways[one, other], self.ways[other, one]
-            if any(state.queues[way] for way in ways):
-                continue
-            draft = Draft(state)
-            script: Script = draft.left
-            draft.left = script._replace(
-                linked=script.linked - {ends}, ending=script.ending - {ends}
-            )
-            for way, end, gone in zip(ways, (other, one), (one, other), strict=True):
-                draft.closed.add(way)
-                self.take(
-                    draft,
-                    self.index[end],
-                    self.lives.input(LinkChanged(gone, LinkState.ENDED)),
-                )
-            yield ("ends:", one, other), draft.state()
+    def fire(self, draft: Draft, timer: Any) -> None:
+        super().fire(draft, timer)
+        self.settle(draft)
 
-    def _script(self, state: State) -> Iterator[tuple[object, State]]:
-        script: Script = state.left
-        if script.publications and script.holds[self.index[self.publishing]] is None:
-            draft = Draft(state)
-            draft.left = script._replace(publications=script.publications - 1)
-            number = self.publications - script.publications
-            self._ask(draft, self.publishing, "P", Publish((publication(number),)))
-            yield ("P publishes", number), draft.state()
-        if script.leaves:
-            draft = Draft(state)
-            draft.left = script._replace(leaves=False)
-            self.take(draft, self.index[LEAVING], self.lives.input(Leave()))
-            yield (LEAVING, "leaves"), draft.state()
-        if script.fault is not None and not script.leaves:
-            yield from self._break(state, script.fault)
-        if script.broken is not None:
-            draft = Draft(state)
-            ends = frozenset(script.broken)
-            draft.left = script._replace(broken=None)
-            alive = all(draft.lives[self.index[end]] != DEAD for end in script.broken)
-            if ends in script.lasting and ends not in script.linked and alive:
-                draft.left = draft.left._replace(linked=script.linked | {ends})
-                self.join(draft, *script.broken)
-            yield ("mended:", *script.broken), draft.state()
-
-    def _break(self, state: State, fault: Ends) -> Iterator[tuple[object, State]]:
-        draft, script, ends = Draft(state), state.left, frozenset(fault)
-        draft.left = script._replace(
-            fault=None,
-            broken=fault,
-            linked=script.linked - {ends},
-            ending=script.ending - {ends},
+    def _is_over(self, state: State) -> bool:
+        script = self.script(state)
+        leavers = (state.lives[self.index[each]] == DEAD for each in self.play.leavers)
+        alive = (each for each in self.names if self.is_alive(state, each))
+        return (
+            all(leavers)
+            and not script.joins
+            and not any(self.seen(state, each).problem for each in alive)
         )
-        if ends in script.linked:
-            self.sever(draft, *fault, *fault)
-        yield ("breaks:", *fault), draft.state()
+
+    def _requests(self, state: State) -> Iterator[tuple[object, State]]:
+        script, play = self.script(state), self.play
+        if script.publications and self._serves(state, play.publishing):
+            draft = Draft(state)
+            number = play.publications - script.publications
+            self.change_script(draft, publications=script.publications - 1)
+            self._publish(draft, number)
+            yield ("P publishes", number), draft.state()
+        if script.comes and self._serves(state, script.comes):
+            draft = Draft(state)
+            self.change_script(draft, comes="")
+            self._ask(draft, script.comes, "L", Subscribe(LATE))
+            yield ("L subscribes",), draft.state()
+        if script.goes and self._serves(state, script.goes):
+            draft = Draft(state)
+            self.change_script(draft, goes="")
+            self._ask(draft, script.goes, "O", Unsubscribe(OLD.id))
+            yield ("O unsubscribes",), draft.state()
+        for name in script.leavers:
+            if self.is_alive(state, name):
+                draft = Draft(state)
+                left = tuple(each for each in script.leavers if each != name)
+                self.change_script(draft, leavers=left)
+                self.take(draft, self.index[name], self.lives.input(Leave()))
+                yield (name, "leaves"), draft.state()
+        if play.joins and self.is_alive(state, play.joins[0]):
+            name, other = play.joins
+            is_linked = any(name in ends for ends in self.world(state).lasting)
+            # A broker that has joined one that is gone tries another that it knows.
+            other = "A" if state.lives[self.index[other]] == DEAD else other
+            if not is_linked and self.is_alive(state, other):
+                draft = Draft(state)
+                self.change_script(draft, joins=())
+                self._open(draft, name, other, is_lasting=True)
+                self.settle(draft)
+                yield (name, "joins"), draft.state()
+
+    def arrive(self, draft: Draft, way: int, input: int) -> None:
+        match self.lives.inputs[input]:
+            case LinkChanged(neighbour, LinkState.FAILED):
+                # A link of the tree is lost, with what is in it, as far as this broker knows.
+                name = self.names[self.targets[way]]
+                seen = self.seen(draft, name) if self.is_alive(draft, name) else None
+                if seen is not None and neighbour in seen.neighbours and not seen.is_out:
+                    self.change_script(draft, is_lossy=True)
+        super().arrive(draft, way, input)
+
+    def _faults(self, state: State) -> Iterator[tuple[object, State]]:
+        script = self.script(state)
+        match script.fault:
+            case "link", *ends:
+                draft = Draft(state)
+                self.change_script(draft, fault=())
+                self.cut(draft, (ends[0], ends[1]))
+                self.settle(draft)
+                yield ("breaks:", *ends), draft.state()
+            case "broker", name if self.is_alive(state, name):
+                for what, after in self.crashes(state, name):
+                    draft = Draft(after)
+                    left = script.leavers
+                    if name in self.play.leavers and name not in left:
+                        left += (name,)
+                    self.change_script(draft, fault=(), leavers=left, is_lossy=True)
+                    yield what, draft.state()
+            case ("early",):
+                for what, after in self.timeouts(state):
+                    draft = Draft(after)
+                    self.change_script(draft, fault=())
+                    yield what, draft.state()
+
+    def _repairs(self, state: State) -> Iterator[tuple[object, State]]:
+        if self.world(state).broken is not None:
+            draft = Draft(state)
+            self.mend(draft)
+            yield ("mended",), draft.state()
+        for who, name in enumerate(self.names):
+            if state.lives[who] == DOWN:
+                draft = Draft(state)
+                self.restart(draft, name)
+                for client, request in self._clients(draft, name):
+                    self._ask(draft, name, client, request)
+                self.settle(draft)
+                yield (name, "starts"), draft.state()
 
     # --- judging ------------------------------------------------------------------------------
 
-    def explore(self) -> Explored:
-        return explore(self.start, self.steps, self.describe, self.judge)
+    def explore(self, most: int = 3_000_000) -> Explored:
+        return explore(self.start, self.steps, self.describe, self.judge, most)
+
+    def _check(self, state: State) -> None:
+        """No cycle of links that both ends take for the tree's."""
+        alive = [name for name in self.names if self.is_alive(state, name)]
+        root = {name: name for name in alive}
+        for place, name in enumerate(alive):
+            mine = self.seen(state, name)
+            for other in alive[place + 1 :]:
+                theirs = self.seen(state, other)
+                if other not in mine.neighbours or name not in theirs.neighbours:
+                    continue
+                if mine.is_out or theirs.is_out:
+                    continue
+                one, two = _root(root, name), _root(root, other)
+                assert one != two, f"a cycle: {name} - {other}"
+                root[one] = two
 
     def judge(self, state: State) -> list[str]:
         """What is wrong when nothing can happen any more."""
-        problems = []
-        script: Script = state.left
-        if state.lives[self.index[LEAVING]] != DEAD:
-            problems.append(f"{LEAVING} has not left")
-        if script.linked != {frozenset("AC")} or script.lasting != {frozenset("AC")}:
-            problems.append(f"links are {script.linked}, and last {script.lasting}")
-        if script.holds != (None, None, None) and any(script.holds[::2]):
-            problems.append(f"still held: {script.holds}")
-        problems += self._judge_deliveries(state) + self._judge_tables(state)
-        return problems
-
-    def _judge_deliveries(self, state: State) -> list[str]:
-        draft = Draft(state)
-        number = self.publications
-        self._ask(draft, self.publishing, "P", Publish((publication(number),)))
-        state = draft.state()
-        while following := next((after for _, after in self.arrivals(state)), None):
-            state = following
-        seen = [sequence for _, sequence in state.seen[0]]
-        problems = [] if seen == sorted(set(seen)) else [f"seen: {seen}"]
-        wanted = [number] if self.is_broken else range(number + 1)
-        return problems + [f"misses {each}" for each in wanted if each not in seen]
+        alive = [name for name in self.names if self.is_alive(state, name)]
+        world = self.world(state)
+        problems = [f"{each} has not left" for each in self.play.leavers if each in alive]
+        problems += [f"{each}: {p}" for each in alive if (p := self.seen(state, each).problem)]
+        problems += [f"{each} holds" for each in alive if world.holds[self.index[each]] is not None]
+        if world.linked != world.lasting or world.ending:
+            problems.append(f"links are {world.linked}, {world.lasting} last, {world.ending} end")
+        if not _is_tree(alive, world.linked):
+            problems.append(f"no tree of {alive}: {world.linked}")
+        return problems or self._judge_tables(state) + self._judge_deliveries(state)
 
     def _judge_tables(self, state: State) -> list[str]:
-        expected = expected_tables(
-            [("A", "C")], [(PROMISE, self.publishing)], [(WISH, self.subscribing)]
-        )
-        tables = {
-            name: self.lives.machine(state.lives[self.index[name]]).broker.strategy.tables
-            for name in ("A", "C")
-        }
+        links = [tuple(sorted(ends)) for ends in self.world(state).linked]
+        wishes = [(WISH, self.play.subscribing)]
+        if self.play.comes:
+            wishes.append((LATE, self.play.comes))
+        expected = expected_tables(links, [(PROMISE, self.play.publishing)], wishes)
+        tables = {}
+        for name in self.names:
+            if self.is_alive(state, name):
+                strategy = self.lives.machine(state.lives[self.index[name]]).broker.strategy
+                tables[name] = strategy.tables
         return check_tables(expected, tables)
+
+    def _judge_deliveries(self, state: State) -> list[str]:
+        script, last = self.script(state), self.play.publications
+        draft = Draft(state)
+        self._publish(draft, last)
+        problems, state = [], self.settled(draft.state())
+        seen = [sequence for _, sequence in state.seen[0]]
+        # A subscriber's broker drops what is not later than what it has had.
+        had = [each for place, each in enumerate(seen) if each > max(seen[:place], default=-1)]
+        missed = sorted({*range(0 if script.is_lossy else last), last} - {*had})
+        problems += [f"misses {each}, seen {seen}" for each in missed]
+        if self.play.comes and last not in [sequence for _, sequence in state.seen[1]]:
+            problems.append("L misses the last")
+        return problems
+
+
+def _root(root: dict[str, str], name: str) -> str:
+    while root[name] != name:
+        name = root[name]
+    return name
+
+
+def _is_tree(names: list[str], links: frozenset[Pair]) -> bool:
+    reached = {names[0]}
+    for _ in names:
+        reached |= {end for ends in links if reached & ends for end in ends}
+    return reached == {*names} and len(links) == len(names) - 1

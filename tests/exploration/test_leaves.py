@@ -1,45 +1,177 @@
-"""A broker of three leaves: every order of messages, and one link that breaks at any moment."""
+"""Brokers that leave: every order of messages, one fault at any moment, and rules left out."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
+from shoal.broker.effects import CancelTimer
+from shoal.overlays.coordination.coordinator import DECISIONS, VOTE, Coordinator
+from shoal.overlays.tree import contraction
 from shoal.overlays.tree.contraction import Contraction
-from tests.examples import at_length
-from tests.exploration.leaves import Leaves
-from tests.exploration.network import Ends
+from shoal.overlays.tree.routing import TreeRouting
+from tests.exploration.leaves import LONG, STAR, Leaves, Play
 
-LINKS: list[Ends] = [("A", "B"), ("B", "C"), ("A", "C")]
+TO_C = {"publishing": "A", "subscribing": "C"}
+TO_A = {"publishing": "C", "subscribing": "A"}
+PAIR = (("A", "B"),)
+# C asks A to decide, and D asks B, at once.
+CROSSED = (("A", "C"), ("C", "D"), ("D", "B"))
 
 
-def explored(network: Leaves) -> str:
-    """What was found, in words; an AssertionError with the shortest way to what goes wrong."""
-    found = network.explore()
+def explored(play: Play, most: int = 400_000) -> None:
+    """An AssertionError with the shortest way to what goes wrong."""
+    found = Leaves(play).explore(most)
     assert not found.problems, "\n".join(found.problems)
     assert found.ends
-    return f"{found.states} states, {found.steps} steps, {found.ends} ends"
+    print(f"{found.states} states, {found.steps} steps, {found.ends} ends")
 
 
-def test_a_leave_whatever_arrives_first() -> None:
-    print(explored(Leaves(2)))
+def links(*faults: str) -> list[tuple[str, ...]]:
+    return [("link", *each) for each in faults]
 
 
-@pytest.mark.parametrize("publishing", ["A", *at_length(["C"])])
-@pytest.mark.parametrize("fault", LINKS)
-def test_a_leave_whose_link_breaks(fault: Ends, publishing: str) -> None:
-    print(explored(Leaves(0, fault, publishing=publishing)))
+def brokers(names: str) -> list[tuple[str, ...]]:
+    return [("broker", each) for each in names]
 
 
-def test_the_judges_notice_who_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Contraction, "follow", lambda *arguments: None)
-    assert Leaves(1).explore().problems
+EARLY = ("early",)
+QUICK = {
+    **{
+        f"two publications at {way['publishing']}, {'awaited' if awaited else 'not awaited'}": Play(
+            publications=2,
+            awaited=awaited,
+            **way,  # type: ignore[arg-type]
+        )
+        for way in (TO_C, TO_A)
+        for awaited in (True, False)
+    },
+    "two neighbours": Play(LONG, ("B", "C"), subscribing="D"),
+    "two neighbours, crossed": Play(CROSSED, ("C", "D"), subscribing="B"),
+    "a star": Play(STAR),
+    "a broker joins": Play(joins=("J", "B")),
+    **{f"{' '.join(each)}": Play(fault=each) for each in (*links("AB", "BC", "AC"), EARLY)},
+    **{f"{' '.join(each)}": Play(fault=each) for each in brokers("AC")},
+    "a publication, A - C breaks": Play(publications=1, fault=("link", "A", "C"), **TO_C),
+    "a publication back, A - C breaks": Play(publications=1, fault=("link", "A", "C"), **TO_A),
+    **{
+        f"subscriptions come and go at {place}": Play(comes=place, goes=place, **way)  # type: ignore[arg-type]
+        for place in "AC"
+        for way in (TO_C, TO_A)
+    },
+    **{
+        f"a leaf, {' '.join(each)}": Play(PAIR, subscribing="A", fault=each)
+        for each in (*links("AB"), *brokers("AB"), EARLY)
+    },
+    **{
+        f"a line's leaf, {' '.join(each)}": Play(leavers=("C",), subscribing="B", fault=each)
+        for each in (*links("AB", "BC"), *brokers("BC"), EARLY)
+    },
+}
 
 
-@pytest.mark.soak
-@pytest.mark.parametrize("publishing", ["A", "C"])
-@pytest.mark.parametrize("publications", [1, 2])
-@pytest.mark.parametrize("fault", LINKS)
-def test_a_leave_with_publications_and_a_fault(
-    fault: Ends, publications: int, publishing: str
+@pytest.mark.parametrize("play", QUICK.values(), ids=QUICK)
+def test_a_leave(play: Play) -> None:
+    explored(play)
+
+
+# --- rules left out -------------------------------------------------------------------------------
+
+Patch = pytest.MonkeyPatch
+
+
+def _forget(patch: Patch, name: str) -> None:
+    """This is not on disk."""
+    facts: Any = Coordinator.facts
+    kept = {VOTE: None, DECISIONS: []}[name]
+    patch.setattr(Coordinator, "facts", property(lambda self: {**facts.fget(self), name: kept}))
+
+
+def no_vote_on_disk(patch: Patch) -> None:
+    _forget(patch, VOTE)
+
+
+def no_decision_on_disk(patch: Patch) -> None:
+    _forget(patch, DECISIONS)
+
+
+def decides_before_all_have_voted(patch: Patch) -> None:
+    def close(self: Any, now_us: int, out: list[Any]) -> None:
+        self._votes = dict.fromkeys(self._change.others, 0)
+        whole(self, now_us, out)
+
+    whole = Coordinator._close_if_all_voted
+    patch.setattr(Coordinator, "_close_if_all_voted", close)
+
+
+def no_drain(patch: Patch) -> None:
+    patch.setattr(
+        Coordinator, "_begin_to_drain", lambda self, _, now_us, out: self._be_free(now_us, out)
+    )
+
+
+def no_recall(patch: Patch) -> None:
+    patch.setattr(contraction, "Recall", lambda _: CancelTimer(("nothing",)))
+
+
+def leaves_unconfirmed(patch: Patch) -> None:
+    def drain(self: Any, out: list[Any]) -> None:
+        if self._change is not None and self._change.key in self._decisions:
+            self._decisions[self._change.key].missing.clear()
+        whole(self, out)
+
+    whole = Coordinator._drain
+    patch.setattr(Coordinator, "_drain", drain)
+
+
+def no_answer(patch: Patch) -> None:
+    patch.setattr(Coordinator, "_answer", lambda *arguments: None)
+
+
+def no_elsewhere(patch: Patch) -> None:
+    patch.setattr(TreeRouting, "go_elsewhere", lambda *arguments: None)
+
+
+def does_not_follow(patch: Patch) -> None:
+    patch.setattr(Contraction, "follow", lambda *arguments: None)
+
+
+def opens_over_a_link_that_ends(patch: Patch) -> None:
+    class Nothing(set[str]):
+        def __ior__(self, _: Any) -> Any:
+            return self
+
+    made = Coordinator.__init__
+
+    def make(self: Any, *arguments: Any) -> None:
+        made(self, *arguments)
+        self._ending = Nothing()
+
+    patch.setattr(Coordinator, "__init__", make)
+
+
+MUTANTS: list[tuple[Callable[[Patch], None], Play]] = [
+    (no_vote_on_disk, Play(fault=("broker", "B"))),
+    (no_decision_on_disk, Play(fault=("broker", "A"))),
+    (decides_before_all_have_voted, Play()),
+    (no_drain, Play(publications=2, awaited=False, **TO_C)),
+    (no_recall, Play(publications=1, fault=("link", "A", "B"), **TO_A)),
+    (no_recall, Play(publications=1, fault=("link", "B", "C"), **TO_C)),
+    (leaves_unconfirmed, Play(fault=("link", "B", "C"))),
+    (no_answer, Play(fault=("broker", "A"))),
+    (no_elsewhere, Play(joins=("J", "B"))),
+    (does_not_follow, Play(publications=1)),
+    (opens_over_a_link_that_ends, Play(fault=("broker", "B"))),
+]
+
+
+@pytest.mark.parametrize(("mutant", "play"), MUTANTS)
+def test_a_rule_that_is_left_out_is_missed(
+    mutant: Callable[[Patch], None], play: Play, monkeypatch: Patch
 ) -> None:
-    print(explored(Leaves(publications, fault, publishing=publishing)))
+    mutant(monkeypatch)
+    found = Leaves(play).explore(400_000)
+    print(found.states, found.problems[-1:])
+    assert found.problems

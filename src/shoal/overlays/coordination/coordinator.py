@@ -2,6 +2,14 @@
 
 | input | free | gathering | closing | in doubt | draining | out |
 | --- | --- | --- | --- | --- | --- | --- |
+| LeaveWanted | opens links → gathering; or no | says no | says no | says no | says no | says no |
+| Prepare | votes → in doubt; or refuses | refuses | refuses | votes anew | refuses | refuses |
+| Ready | | counts; asks the leaver last → closing | decides → draining | | | |
+| Refuse | | aborts → free | aborts → free | | | |
+| Abort | | | | goes on → free | | |
+| Decide | | | | installs → draining, out | | |
+| a participant's link is lost | | aborts → free | aborts → free | | | |
+| time is up | asks again | aborts → free | aborts → free | asks | | |
 """
 
 from __future__ import annotations
@@ -168,6 +176,8 @@ class Coordinator:
         self._is_leaving = False
         self._attempt = self._turn = self._asked_by = self._number = 0
         self.problem = ""
+        # Links of changes that were not made, and to brokers that leave, that have yet to end.
+        self._ending: set[BrokerId] = set()
         # Links that have to end before this broker has left.
         self._links: set[BrokerId] = set()
         self._is_ending = False
@@ -200,6 +210,10 @@ class Coordinator:
     def has_left(self, neighbour: BrokerId) -> bool:
         """Whether a neighbour is out of the overlay, and its link has yet to end."""
         return any(each.change.leaver == neighbour for each in self._decisions.values())
+
+    def _awaits(self, broker: BrokerId) -> bool:
+        """Whether this broker has yet to confirm a change."""
+        return any(broker in each.missing for each in self._decisions.values())
 
     def defers(self, what: Deferred) -> bool:
         """Whether this must wait for the end of a change; it comes then."""
@@ -235,6 +249,8 @@ class Coordinator:
                 self._drain(out)
             else:
                 self._host.restore(each.change, each.at_us, now_us, out)
+                if each.change.leaver in each.missing:
+                    out.append(OpenLink(each.change.leaver, is_lasting=True))
 
     def leave(self, now_us: int, out: list[Effect]) -> None:
         """Leave the overlay; `Left` says when it has."""
@@ -379,7 +395,7 @@ class Coordinator:
             out.append(SetTimer(TIMER, now_us + self._random.randint(*AGAIN_US)))
 
     def _ask_again(self, _: BrokerId, __: None, now_us: int, out: list[Effect]) -> None:
-        """Asks again, if it leaves."""
+        """Asks again."""
         if self._is_leaving:
             self._turn += 1
             self._ask_to_leave(now_us, out)
@@ -417,17 +433,17 @@ class Coordinator:
     def _gather(
         self, leaver: BrokerId, message: LeaveWanted, now_us: int, out: list[Effect]
     ) -> None:
-        """Opens links to the others → gathering."""
+        """Opens links → gathering; or no."""
         if reason := self._why_not_decide(leaver, message.others):
             out.append(Send(leaver, NotNow(message.attempt, reason)))
             return
-        # A link that is left from an earlier attempt would not be up anew.
-        left = [each for each in message.others if self._host.is_connected(each)]
+        # A link of an earlier attempt would end under this one; one of another broker's, too.
+        left = [
+            each for each in message.others if each in self._ending or self._host.is_connected(each)
+        ]
         if left:
-            out.append(
-                Send(leaver, NotNow(message.attempt, f"its link to {left[0]} has yet to end"))
-            )
-            out.extend(EndLink(each) for each in left)
+            reason = f"its link to {left[0]} has yet to end"
+            out.append(Send(leaver, NotNow(message.attempt, reason)))
             return
         self._asked_by = message.attempt
         self._begin(leaver, message.others, now_us, out, is_dead=False)
@@ -463,11 +479,11 @@ class Coordinator:
     def _decline(
         self, leaver: BrokerId, message: LeaveWanted, now_us: int, out: list[Effect]
     ) -> None:
-        """Says why not."""
+        """Says no."""
         out.append(Send(leaver, NotNow(message.attempt, "it takes part in another change")))
 
     def _count(self, neighbour: BrokerId, ready: Ready, now_us: int, out: list[Effect]) -> None:
-        """Counts the vote; behind the last of the others, asks the leaving broker → closing."""
+        """Counts; asks the leaver last → closing."""
         self._votes[neighbour] = ready.since_us
         self._sides += ready.facts.sides
         self._close_if_all_voted(now_us, out)
@@ -488,7 +504,7 @@ class Coordinator:
         out.append(Send(change.leaver, Prepare(change)))
 
     def _decide(self, neighbour: BrokerId, ready: Ready, now_us: int, out: list[Effect]) -> None:
-        """Installs: that is the decision → draining."""
+        """Decides → draining."""
         change = self._change
         assert change is not None
         if neighbour == change.leaver:
@@ -503,7 +519,10 @@ class Coordinator:
         self._begin_to_drain(change, now_us, out)
 
     def _give_up(self, neighbour: BrokerId, refuse: Refuse, now_us: int, out: list[Effect]) -> None:
-        """Aborts → free; begins anew without a broker that the dead one is not linked to."""
+        """Aborts → free.
+
+        It begins anew without a broker that the dead one is not linked to.
+        """
         change = self._change
         assert change is not None
         self._abort(f"{neighbour}: {refuse.reason}", now_us, out)
@@ -529,6 +548,7 @@ class Coordinator:
         if not change.is_dead:
             self._say(NotNow(self._asked_by, reason), [change.leaver], out)
         out.extend(EndLink(each) for each in change.others)
+        self._ending |= {*change.others}
         self._be_free(now_us, out)
         if change.is_dead:
             self.problem = f"{change.leaver} cannot be declared dead: {reason}"
@@ -536,7 +556,7 @@ class Coordinator:
     # --- who is asked -------------------------------------------------------------------------
 
     def _vote(self, decider: BrokerId, message: Prepare, now_us: int, out: list[Effect]) -> None:
-        """Votes, stops → in doubt; or refuses."""
+        """Votes → in doubt; or refuses."""
         change = message.change
         linked = (*self._host.neighbours, *self._host.away)
         if change.leaver not in (self._broker, *linked):
@@ -577,7 +597,10 @@ class Coordinator:
     def _vote_anew(
         self, decider: BrokerId, message: Prepare, now_us: int, out: list[Effect]
     ) -> None:
-        """Votes anew, if the decider has forgotten the former change, or is dead; or refuses."""
+        """Votes anew.
+
+        The decider has forgotten the former change, or is dead; others are refused.
+        """
         change = message.change
         deciders = (decider, change.leaver) if change.is_dead else (decider,)
         if self._change is not None and self._change.decider in deciders:
@@ -592,7 +615,7 @@ class Coordinator:
     def _retract(
         self, neighbour: BrokerId, _: Abort | None, now_us: int, out: list[Effect]
     ) -> None:
-        """Forgets its vote, goes on → free."""
+        """Goes on → free."""
         change = self._change
         assert change is not None
         self._forget_vote(now_us, out)
@@ -606,7 +629,7 @@ class Coordinator:
         self._host.record(out)
 
     def _follow(self, neighbour: BrokerId, decide: Decide, now_us: int, out: list[Effect]) -> None:
-        """Installs → draining, or out."""
+        """Installs → draining, out."""
         change, at_us = decide.change, decide.at_us
         out.append(CancelTimer(TIMER))
         self._install(change, at_us, out)
@@ -623,7 +646,7 @@ class Coordinator:
         self._drain(out)
 
     def _wonder(self, _: BrokerId, __: None, now_us: int, out: list[Effect]) -> None:
-        """Asks what became of the change."""
+        """Asks."""
         change = self._change
         assert change is not None
         self._say(Query(change), (change.decider, change.leaver), out)
@@ -662,6 +685,7 @@ class Coordinator:
     ) -> None:
         """Nothing more comes from the leaving broker."""
         out.append(EndLink(leaver))  # first: who has no decision on disk must not find the link
+        self._ending.add(leaver)
         self._confirm(leaver, key, out)
         if self.stage is Stage.DRAINING and self._change is not None and self._change.key == key:
             self._be_free(now_us, out)
@@ -731,6 +755,8 @@ class Coordinator:
         self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]
     ) -> bool:
         change, is_taken = self._change, self.has_left(neighbour) or self.opens(neighbour)
+        is_taken |= neighbour in self._ending and state is LinkState.FAILED
+        self._ending.discard(neighbour)
         if self.stage is Stage.OUT:
             assert change is not None
             is_last = state is LinkState.ENDED or self._is_ending
@@ -742,6 +768,9 @@ class Coordinator:
             for key, decision in list(self._decisions.items()):
                 if decision.change.leaver == neighbour:
                     self._confirm(neighbour, key, out)
+        elif self.has_left(neighbour) and self._awaits(neighbour):
+            # It has yet to confirm, or has left: that the driver says (`Departed`).
+            out.append(OpenLink(neighbour, is_lasting=True))
         if change is not None and neighbour in change.participants:
             self._lose_link(neighbour, now_us, out)
         return is_taken

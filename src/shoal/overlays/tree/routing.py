@@ -234,6 +234,7 @@ class TreeRouting(PlainLinks, BaseStrategy):
             self.changes.opened(neighbour, now_us, out)
         else:
             self._up.discard(neighbour)
+            self.forwarding.draining.pop(neighbour, None)
             self.changes.failed(neighbour, now_us, out)
 
     def returned(

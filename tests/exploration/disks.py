@@ -1,0 +1,461 @@
+"""Brokers whose links open and end on purpose, with disks, and what is under way over each link.
+
+Beside what `network.py` has: links that last and links that do not, that end when nothing is in
+them; what a machine asks to be remembered; publications that are sent and not settled yet; a broker
+that is killed, also between its disk write about an input and what it says of it.
+
+A publication is settled at a neighbour when that has handled it, and has settled all that it made
+of it, or when it has handled it, if no publisher waits for word (`is_awaited`).  That is said in
+order with what the neighbour says, and no later than it can.  What a
+link that has failed or ended did not settle comes back to the machine (`Returned`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+from typing import Any, NamedTuple
+
+import msgspec
+
+from shoal.broker.effects import (
+    Departed,
+    EndLink,
+    Hold,
+    Left,
+    LinkChanged,
+    LinkState,
+    OpenLink,
+    Recall,
+    Received,
+    Release,
+    Remember,
+    ResetLink,
+    Returned,
+    Started,
+)
+from shoal.broker.messages import PublicationBatch
+from shoal.broker.strategy import BrokerContext, Strategy, StrategyFactory
+from tests.exploration.network import DEAD, Draft, Ends, Network, State
+
+# A broker that is killed, and may start again.
+DOWN = -2
+Pair = frozenset[str]
+
+
+class World(NamedTuple):
+    """What is so around the machines.
+
+    linked   links that are up, or about to be
+    lasting  links that come up again
+    ending   links that are to end
+    broken   the link that is cut
+    holds    for each broker, from whom it takes messages; None: from everybody
+    facts    for each broker, the input with which it would start again
+    unsent   for each way the publications that are not settled, with their numbers and whether
+             they are handled there
+    """
+
+    linked: frozenset[Pair]
+    lasting: frozenset[Pair]
+    ending: frozenset[Pair]
+    broken: Pair | None
+    holds: tuple[tuple[str, ...] | None, ...]
+    facts: tuple[int, ...]
+    unsent: tuple[tuple[tuple[int, int, bool], ...], ...]
+
+
+class Even(Random):
+    """Randomness without any: a broker waits as long each time, and no two wait equally long."""
+
+    def __init__(self, broker: str) -> None:
+        super().__init__(0)
+        self._more = sum(broker.encode()) % 16
+
+    def randint(self, a: int, b: int) -> int:
+        return a + (b - a) * self._more // 16
+
+
+def evenly(system: StrategyFactory) -> StrategyFactory:
+    """The same system, whose brokers choose nothing by chance."""
+
+    def made(context: BrokerContext) -> Strategy:
+        return system(msgspec.structs.replace(context, random=Even(context.broker)))
+
+    return made
+
+
+class Disks(Network):
+    """A network of brokers that can be killed."""
+
+    def __init__(self, names: tuple[str, ...], system: StrategyFactory) -> None:
+        super().__init__(names, (), evenly(system))
+        self._ends = list(self.ways)
+        self.is_awaited = True
+        # By input: the number of the publication that it brings.
+        self._carried: dict[int, int] = {}
+
+    def begin(self, links: tuple[Ends, ...]) -> State:
+        """All of them at rest, with these links."""
+        linked = frozenset(map(frozenset, links))
+        neighbours = {
+            name: tuple(sorted(other for ends in linked if name in ends for other in ends - {name}))
+            for name in self.names
+        }
+        started = self.lives.input(Started())
+        world = World(
+            linked,
+            linked,
+            frozenset(),
+            None,
+            (None,) * len(self.names),
+            (started,) * len(self.names),
+            ((),) * len(self.ways),
+        )
+        closed = {way for ends, way in self.ways.items() if frozenset(ends) not in linked}
+        lives = tuple(self.fresh(name, neighbours[name]) for name in self.names)
+        state = State(lives, ((),) * len(self.ways), frozenset(closed), (), 0, ((),), (world, None))
+        draft = Draft(state)
+        for who, _ in enumerate(self.names):
+            self.take(draft, who, started)
+        return draft.state()
+
+    # --- the world around them ----------------------------------------------------------------
+
+    def world(self, state: State | Draft) -> World:
+        found: World = state.left[0]
+        return found
+
+    def change(self, draft: Draft, **what: Any) -> None:
+        world, script = draft.left
+        draft.left = (world._replace(**what), script)
+
+    def is_alive(self, state: State | Draft, name: str) -> bool:
+        return state.lives[self.index[name]] not in (DEAD, DOWN)
+
+    def other(self, effect: Any) -> tuple[Any, ...] | None:
+        match effect:
+            case OpenLink(neighbour, is_lasting=is_lasting):
+                return "open", neighbour, is_lasting
+            case EndLink(neighbour):
+                return "end", neighbour
+            case ResetLink(neighbour):
+                return "reset", neighbour
+            case Hold(but):
+                return "hold", but
+            case Release():
+                return "hold", None
+            case Remember(facts):
+                return "remember", self.lives.input(Started(facts=facts))
+            case Recall(neighbour, None, moves):
+                return "recall", neighbour, moves
+            case Left():
+                return ("left",)
+        return None
+
+    def carry_out(self, draft: Draft, who: int, effect: tuple[Any, ...]) -> None:
+        name, world = self.names[who], self.world(draft)
+        match effect:
+            case "send", way, number:
+                self._send(draft, way, number)
+            case "saw", key, subscriptions:
+                for subscription in subscriptions:
+                    draft.seen[self.watchers.index(subscription)] += (key,)
+            case "set", key, at_us:
+                draft.timers[name, key] = at_us
+            case "cancel", key:
+                draft.timers.pop((name, key), None)
+            case "hold", but:
+                self.change(draft, holds=(*world.holds[:who], but, *world.holds[who + 1 :]))
+            case "remember", facts:
+                self.change(draft, facts=(*world.facts[:who], facts, *world.facts[who + 1 :]))
+            case ("left",):
+                self._leave(draft, name)
+            case "open", other, is_lasting:
+                self._open(draft, name, other, is_lasting=is_lasting)
+            case "end", other:
+                self._end(draft, name, other)
+            case "recall", other, moves:
+                self._return(draft, name, other, moves=moves)
+            case "reset", other:
+                ends = frozenset((name, other))
+                if ends in world.linked and ends not in world.ending:
+                    self.unlink(draft, name, other, name, other)
+                    self.link(draft, name, other)
+
+    def _leave(self, draft: Draft, name: str) -> None:
+        """It is gone, with its links, if there are any left."""
+        for other in self.names:
+            self.unlink(draft, name, other, other)
+            if self.is_alive(draft, other) and {name, other} in self.world(draft).lasting:
+                # Its driver finds that out as it looks for that broker.
+                departed = self.lives.input(Departed(name))
+                draft.queues[self.ways[name, other]] += (departed,)
+        world = self.world(draft)
+        down = {each for each in self.names if draft.lives[self.index[each]] == DOWN}
+        # Brokers that are down find it in their files.
+        gone = {ends for ends in world.lasting if name in ends and not ends & down}
+        self.change(draft, lasting=world.lasting - gone)
+        self.kill(draft, name)
+
+    def _open(self, draft: Draft, name: str, other: str, *, is_lasting: bool) -> None:
+        ends, world = frozenset((name, other)), self.world(draft)
+        if ends in world.ending:
+            return
+        if is_lasting and draft.lives[self.index[other]] != DEAD:
+            self.change(draft, lasting=world.lasting | {ends})
+        if ends in world.linked:
+            return
+        if draft.lives[self.index[other]] == DEAD:
+            self.refuse(draft, name, other)
+            draft.queues[self.ways[other, name]] += (self.lives.input(Departed(other)),)
+        elif not self.is_alive(draft, other) or ends == world.broken:
+            self.refuse(draft, name, other)
+        else:
+            self.link(draft, name, other)
+
+    def link(self, draft: Draft, name: str, other: str) -> None:
+        ends, world = frozenset((name, other)), self.world(draft)
+        self.change(draft, linked=world.linked | {ends})
+        self.join(draft, name, other, is_lasting=ends in world.lasting)
+
+    def unlink(self, draft: Draft, name: str, other: str, *told: str) -> None:
+        """The link is lost, if it is there; an end that is told notices."""
+        ends, world = frozenset((name, other)), self.world(draft)
+        if ends in world.linked:
+            self.change(draft, linked=world.linked - {ends}, ending=world.ending - {ends})
+            self.sever(draft, name, other)
+            for each in told:
+                self.refuse(draft, each, other if each == name else name)
+
+    def refuse(self, draft: Draft, source: str, target: str) -> None:
+        """A link is lost, or does not come up; one end is told."""
+        is_lasting = frozenset((source, target)) in self.world(draft).lasting
+        failed = LinkChanged(target, LinkState.FAILED, 0 if is_lasting else None)
+        draft.queues[self.ways[target, source]] += (self.lives.input(failed),)
+
+    def _end(self, draft: Draft, name: str, other: str) -> None:
+        ends, world = frozenset((name, other)), self.world(draft)
+        self.change(draft, lasting=world.lasting - {ends})
+        if ends in world.linked:
+            self.change(draft, ending=world.ending | {ends})
+        else:
+            ended = LinkChanged(other, LinkState.ENDED)
+            draft.queues[self.ways[other, name]] += (self.lives.input(ended),)
+
+    # --- publications under way ---------------------------------------------------------------
+
+    def take(self, draft: Draft, who: int, input: int) -> None:
+        step = self.lives.take(draft.lives[who], input, draft.now_us)
+        draft.lives[who] = step.life
+        for effect in step.effects:
+            self.carry_out(draft, who, effect)
+
+    def _send(self, draft: Draft, way: int, input: int) -> None:
+        source, target = self._ends[way]
+        is_lost = way in draft.closed
+        if not is_lost:
+            draft.queues[way] += (input,)
+        number = self._number(input)
+        if number is not None and (not is_lost or self._is_news(draft, target, source)):
+            unsent = list(self.world(draft).unsent)
+            unsent[way] += ((number, input, False),)
+            self.change(draft, unsent=tuple(unsent))
+
+    def _is_news(self, draft: Draft, lost: str, name: str) -> bool:
+        """Whether a broker has yet to hear that a link is lost."""
+        queue = draft.queues[self.ways[lost, name]]
+        changes = (self.lives.inputs[each] for each in queue if each >= 0)
+        return any(isinstance(each, LinkChanged) and not each.up for each in changes)
+
+    def _number(self, input: int) -> int | None:
+        if input not in self._carried:
+            message = getattr(self.lives.inputs[input], "message", None) if input >= 0 else None
+            is_carrier = isinstance(message, PublicationBatch)
+            self._carried[input] = (
+                message.publications[0].publication.sequence if is_carrier else -1
+            )
+        number = self._carried[input]
+        return None if number < 0 else number
+
+    def arrive(self, draft: Draft, way: int, input: int) -> None:
+        super().arrive(draft, way, input)
+        target, source = self._ends[way][1], self._ends[way][0]
+        if not self.is_alive(draft, target):
+            return
+        change = self.lives.inputs[input]
+        if isinstance(change, LinkChanged) and not change.up:
+            self._return(draft, target, source)
+        elif self._number(input) is not None:
+            unsent = list(self.world(draft).unsent)
+            place = next(i for i, row in enumerate(unsent[way]) if row[1] == input and not row[2])
+            rows = unsent[way]
+            unsent[way] = (*rows[:place], (*rows[place][:2], True), *rows[place + 1 :])
+            self.change(draft, unsent=tuple(unsent))
+        self.settle(draft)
+
+    def _return(self, draft: Draft, name: str, other: str, *, moves: bool = True) -> None:
+        """The machine hears what was sent over a link and is not settled."""
+        way, unsent = self.ways[name, other], self.world(draft).unsent
+        for _, input, _ in unsent[way]:
+            self._bring(draft, name, other, input)
+        if moves:
+            self._forget(draft, way)
+
+    def _bring(self, draft: Draft, name: str, other: str, input: int) -> None:
+        carrier = self.lives.inputs[input].message
+        self.take(draft, self.index[name], self.lives.input(Returned(other, carrier)))
+
+    def _forget(self, draft: Draft, way: int) -> None:
+        unsent = list(self.world(draft).unsent)
+        unsent[way] = ()
+        self.change(draft, unsent=tuple(unsent))
+
+    def settle(self, draft: Draft) -> None:
+        """Words of what is settled are under way, and are heard where nothing is before them."""
+        is_new = True
+        while is_new:
+            is_new = False
+            unsent = self.world(draft).unsent
+            for way, rows in enumerate(unsent):
+                source, target = self._ends[way]
+                back = self.ways[target, source]
+                for number, input, is_handled in rows:
+                    word = -1 - input
+                    is_owed = self.is_awaited and any(
+                        number == each[0]
+                        for ends, onward in self.ways.items()
+                        if ends[0] == target and ends[1] != source
+                        for each in unsent[onward]
+                    )
+                    is_said = word in draft.queues[back] or back in draft.closed
+                    if is_handled and not is_owed and not is_said:
+                        draft.queues[back] += (word,)
+                        is_new = True
+            for way, queue in enumerate(draft.queues):
+                while queue and queue[0] < 0:
+                    input, queue = -1 - queue[0], queue[1:]
+                    draft.queues[way] = queue
+                    self._settled(draft, way, input)
+                    is_new = True
+
+    def _settled(self, draft: Draft, way: int, input: int) -> None:
+        source, target = self._ends[way]
+        back, unsent = self.ways[target, source], list(self.world(draft).unsent)
+        unsent[back] = tuple(row for row in unsent[back] if row[1] != input or not row[2])
+        self.change(draft, unsent=tuple(unsent))
+
+    # --- what may happen ----------------------------------------------------------------------
+
+    def arrives(self, state: State, way: int, input: int) -> bool:
+        """What is held back waits; that a link has changed comes all the same."""
+        message = self.lives.inputs[input]
+        but = self.world(state).holds[self.targets[way]]
+        return but is None or not isinstance(message, Received) or message.neighbour in but
+
+    def endings(self, state: State) -> Iterator[tuple[object, State]]:
+        """Links that are to end, and with nothing in them."""
+        world = self.world(state)
+        for ends in sorted(world.ending, key=sorted):
+            one, other = sorted(ends)
+            ways = self.ways[one, other], self.ways[other, one]
+            if any(state.queues[way] or world.unsent[way] for way in ways):
+                continue
+            draft = Draft(state)
+            self.change(draft, linked=world.linked - {ends}, ending=world.ending - {ends})
+            draft.closed |= {*ways}
+            for end, gone in ((one, other), (other, one)):
+                if self.is_alive(draft, end):
+                    ended = LinkChanged(gone, LinkState.ENDED)
+                    self.take(draft, self.index[end], self.lives.input(ended))
+            self.settle(draft)
+            yield ("ends:", one, other), draft.state()
+
+    def cut(self, draft: Draft, ends: Ends) -> None:
+        """The link breaks, or does not come up, until it is mended."""
+        self.unlink(draft, *ends, *ends)
+        self.change(draft, broken=frozenset(ends))
+
+    def mend(self, draft: Draft) -> None:
+        world = self.world(draft)
+        assert world.broken is not None
+        self.change(draft, broken=None)
+        one, other = sorted(world.broken)
+        self._come_up(draft, one, other)
+
+    def _come_up(self, draft: Draft, one: str, other: str) -> None:
+        """A link that lasts is there again, if it can be."""
+        ends, world = frozenset((one, other)), self.world(draft)
+        if ends not in world.lasting or ends in world.linked or ends == world.broken:
+            return
+        if self.is_alive(draft, one) and self.is_alive(draft, other):
+            self.link(draft, one, other)
+
+    def crash(self, draft: Draft, name: str) -> None:
+        """A broker is killed, and what is not on its disk is lost."""
+        who = self.index[name]
+        for other in self.names:
+            if other != name:
+                self.unlink(draft, name, other, other)
+                self._forget(draft, self.ways[name, other])
+        self.kill(draft, name)
+        draft.lives[who] = DOWN
+        holds = self.world(draft).holds
+        self.change(draft, holds=(*holds[:who], None, *holds[who + 1 :]))
+        self.settle(draft)
+
+    def write(self, draft: Draft, who: int, input: int) -> bool:
+        """The broker handles an input as far as its disk has it; whether there is anything."""
+        step = self.lives.take(draft.lives[who], input, draft.now_us)
+        name, is_new = self.names[who], False
+        for effect in step.effects:
+            match effect:
+                case "remember", _:
+                    self.carry_out(draft, who, effect)
+                    is_new = True
+                case "open", other, True if draft.lives[self.index[other]] != DEAD:
+                    ends = frozenset((name, other))
+                    self.change(draft, lasting=self.world(draft).lasting | {ends})
+                    is_new = True
+                case "end", other:
+                    ends = frozenset((name, other))
+                    self.change(draft, lasting=self.world(draft).lasting - {ends})
+                    is_new = True
+        return is_new
+
+    def crashes(self, state: State, name: str) -> Iterator[tuple[object, State]]:
+        """It is killed now, or as it has written what comes of its next input."""
+        draft = Draft(state)
+        self.crash(draft, name)
+        yield ("dies:", name), draft.state()
+        who = self.index[name]
+        for way, queue in enumerate(state.queues):
+            if self.targets[way] == who and queue and self.arrives(state, way, queue[0]):
+                draft = Draft(state)
+                if self.write(draft, who, queue[0]):
+                    self.crash(draft, name)
+                    yield ("dies having written of", queue[0], way), draft.state()
+
+    def restart(self, draft: Draft, name: str) -> None:
+        """It starts with what its disk has."""
+        who, world = self.index[name], self.world(draft)
+        others = sorted(other for ends in world.lasting if name in ends for other in ends - {name})
+        draft.lives[who] = self.fresh(name, (), tuple(others))
+        self.take(draft, who, world.facts[who])
+        for other in others:
+            if draft.lives[self.index[other]] == DEAD:
+                self.change(draft, lasting=self.world(draft).lasting - {frozenset((name, other))})
+                self._open(draft, name, other, is_lasting=False)
+            elif not self.is_alive(draft, other) or {name, other} == world.broken:
+                self.refuse(draft, name, other)
+            else:
+                self._come_up(draft, name, other)
+
+    # --- in words -----------------------------------------------------------------------------
+
+    def describe(self, what: Any) -> str:
+        match what:
+            case "dies having written of", input, way:
+                of = super().describe(("arrives", input, way))
+                return f"{self._ends[way][1]} dies having written of {of}"
+        return super().describe(what)

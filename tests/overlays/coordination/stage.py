@@ -1,0 +1,146 @@
+"""Brokers that leave, step by step: links under the test's hand, disks, and a transcript.
+
+B1 -> B5: LeaveWanted     a broker sends to another
+B1 opens B5, ends B5      it asks for a link, or that one ends
+B1 holds but B5           it takes nothing but from these; "goes on" when it does again
+B1 writes                 what it must remember
+B1 has left
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+from shoal.broker.effects import (
+    EndLink,
+    Hold,
+    Leave,
+    Left,
+    LinkChanged,
+    LinkState,
+    OpenLink,
+    Release,
+    Remember,
+    Send,
+    Started,
+)
+from shoal.broker.machine import Broker
+from shoal.broker.messages import Message
+from shoal.overlays.coordination.coordinator import TIMER, Coordinator
+from shoal.overlays.coordination.messages import ChangeMessage
+from tests.broker.transcript import Stage
+
+
+class Leaving(Stage):
+    """Brokers of which some leave; `play` has everything happen that needs no test's hand."""
+
+    def __init__(self, *links: tuple[str, str], system: str = "tree") -> None:
+        super().__init__(links, system)
+        self.disks: dict[str, Mapping[str, Any]] = {}
+        self.holds: dict[str, tuple[str, ...]] = {}
+        self.left: list[str] = []
+        self._lasting = {frozenset(ends) for ends in links}
+        self.settle()
+        self.heard()
+
+    def changes(self, name: str) -> Coordinator:
+        strategy: Any = self.brokers[name].strategy
+        return getattr(strategy, "tree", strategy).changes  # type: ignore[no-any-return]
+
+    # --- what happens -------------------------------------------------------------------------
+
+    def leave(self, name: str) -> None:
+        self.handle(name, Leave())
+
+    def fires(self, name: str) -> None:
+        self.fire(name, TIMER)
+
+    def up(self, left: str, right: str) -> None:
+        """The link comes up."""
+        opened_us = 0 if frozenset((left, right)) in self._lasting else None
+        for way in ((left, right), (right, left)):
+            self.links[way] = deque()
+        self.handle(left, LinkChanged(right, LinkState.UP, opened_us))
+        self.handle(right, LinkChanged(left, LinkState.UP, opened_us))
+
+    def lasts(self, left: str, right: str) -> None:
+        """A link that is to come up is one of the tree's."""
+        self._lasting.add(frozenset((left, right)))
+
+    def ended(self, left: str, right: str) -> None:
+        """The link has ended, with nothing in it."""
+        assert not self.links.pop((left, right)), f"{left} - {right}"
+        assert not self.links.pop((right, left)), f"{right} - {left}"
+        for name, other in ((left, right), (right, left)):
+            if name not in self.left:
+                self.handle(name, LinkChanged(other, LinkState.ENDED))
+
+    def lose(self, left: str, right: str) -> None:
+        """What is in the link is lost; both ends notice, if they are there."""
+        opened_us = 0 if frozenset((left, right)) in self._lasting else None
+        for name, other in ((left, right), (right, left)):
+            self.links.pop((name, other), None)
+        for name, other in ((left, right), (right, left)):
+            if name in self.brokers:
+                self.handle(name, LinkChanged(other, LinkState.FAILED, opened_us))
+
+    def kill(self, name: str) -> None:
+        del self.brokers[name]
+        self.holds.pop(name, None)
+        for other in sorted({ends[1] for ends in self.links if ends[0] == name}):
+            self.lose(name, other)
+
+    def start(self, name: str, *expected: str) -> None:
+        """It starts again with what it has on disk."""
+        self.brokers[name] = Broker(name, (), self.factory, expected=expected)
+        self.handle(name, Started(facts=self.disks.get(name, {})))
+
+    def settle(self, random: Any = None) -> None:
+        """Let everything arrive that is under way, and that its broker takes."""
+        while waiting := [way for way in self.links if self._may_arrive(way)]:
+            self.carry(*waiting[0])
+
+    def _may_arrive(self, way: tuple[str, str]) -> bool:
+        source, target = way
+        holds = getattr(self, "holds", {})
+        return bool(self.links[way]) and source in holds.get(target, (source,))
+
+    def carry_out(self, broker: str, effects: list[Any]) -> None:
+        for effect in effects:
+            match effect:
+                case Send(neighbour, message) if isinstance(message, ChangeMessage):
+                    self.said.append(f"{broker} -> {neighbour}: {_words(message)}")
+                    if (broker, neighbour) in self.links:
+                        self.links[broker, neighbour].append(message)
+                case Send(neighbour, message):
+                    if (broker, neighbour) in self.links:
+                        self.links[broker, neighbour].append(message)
+                case OpenLink(neighbour, is_lasting=is_lasting):
+                    if is_lasting:
+                        self._lasting.add(frozenset((broker, neighbour)))
+                    if (broker, neighbour) not in self.links:
+                        self.said.append(f"{broker} opens {neighbour}")
+                case EndLink(neighbour):
+                    self._lasting.discard(frozenset((broker, neighbour)))
+                    self.said.append(f"{broker} ends {neighbour}")
+                case Hold(but):
+                    self.holds[broker] = but
+                    self.said.append(f"{broker} holds but {' '.join(but)}")
+                case Release():
+                    self.holds.pop(broker, None)
+                    self.said.append(f"{broker} goes on")
+                case Remember(facts):
+                    self.disks[broker] = facts
+                    self.said.append(f"{broker} writes")
+                case Left():
+                    self.left.append(broker)
+                    self.said.append(f"{broker} has left")
+                case _:
+                    super().carry_out(broker, [effect])
+
+
+def _words(message: Message) -> str:
+    name, reason = type(message).__name__, getattr(message, "reason", "")
+    return f"{name}: {reason}" if reason else name

@@ -1,0 +1,294 @@
+"""A broker leaves, as brokers say it to each other: one test for each row of the tables."""
+
+from __future__ import annotations
+
+from shoal.overlays.coordination.messages import LeaveWanted
+from tests.overlays.coordination.stage import Leaving
+
+
+def begun() -> Leaving:
+    """B leaves A and C; A has asked C."""
+    stage = Leaving(("A", "B"), ("B", "C"))
+    stage.leave("B")
+    stage.settle()
+    assert stage.heard() == ["B -> A: LeaveWanted", "A opens C"]
+    stage.up("A", "C")
+    assert stage.heard() == ["A -> C: Prepare"]
+    return stage
+
+
+def others_have_voted() -> Leaving:
+    """And C has voted."""
+    stage = begun()
+    stage.carry("A", "C")
+    stage.carry("C", "A")
+    assert stage.heard() == [
+        *("C writes", "C holds but A B", "C -> A: Ready"),
+        *("A holds but B C", "A -> B: Prepare"),
+    ]
+    return stage
+
+
+def decided() -> Leaving:
+    """And B, so A has decided; of that nobody has heard."""
+    stage = others_have_voted()
+    stage.carry("A", "B")
+    assert stage.heard() == ["B writes", "B holds but A", "B -> A: Ready"]
+    stage.carry("B", "A")
+    assert stage.heard() == ["A writes", "A -> B: Decide", "A -> C: Decide", "A holds but B"]
+    return stage
+
+
+def test_a_leave() -> None:
+    stage = decided()
+    stage.settle()
+    assert stage.heard() == [
+        *("B writes", "B -> A: Decide", "B -> C: Decide", "B goes on"),
+        *("C writes", "C -> A: Decide", "C -> B: Decide", "C holds but B"),
+        *("B writes", "B -> A: Flushed", "B -> C: Flushed", "B ends A", "B ends C"),
+        *("A ends B", "A goes on", "C ends B", "C goes on", "C writes", "A writes"),
+    ]
+    stage.ended("A", "B")
+    stage.ended("B", "C")
+    assert stage.heard() == ["B has left"]
+    assert stage.changes("A").is_free
+    assert stage.changes("C").is_free
+
+
+def test_a_leaf_has_one_to_ask() -> None:
+    stage = Leaving(("A", "B"))
+    stage.leave("B")
+    stage.settle()
+    assert stage.heard() == [
+        *("B -> A: LeaveWanted", "A holds but B", "A -> B: Prepare"),
+        *("B writes", "B holds but A", "B -> A: Ready"),
+        *("A writes", "A -> B: Decide", "A holds but B"),
+        *("B writes", "B -> A: Decide", "B goes on", "B writes", "B -> A: Flushed", "B ends A"),
+        *("A ends B", "A writes", "A goes on"),
+    ]
+    stage.ended("A", "B")
+    assert stage.heard() == ["B has left"]
+
+
+def test_a_broker_alone_leaves_at_once() -> None:
+    stage = Leaving(("A", "B"))
+    stage.ended("A", "B")
+    stage.leave("B")
+    assert stage.heard() == ["B has left"]
+
+
+# --- what happens when a broker dies --------------------------------------------------------------
+
+
+def test_the_decider_dies_before_it_has_installed() -> None:
+    """The leaving broker has not voted: so nothing was decided."""
+    stage = begun()
+    stage.carry("A", "C")
+    stage.heard()
+    stage.kill("A")
+    assert stage.heard() == ["C goes on"]
+    stage.fires("C")
+    stage.settle()
+    assert stage.heard() == [
+        *("C -> B: Query", "C opens A", "B -> C: Abort"),
+        *("C writes", "C ends A"),
+    ]
+
+
+def test_the_decider_dies_after_it_has_installed() -> None:
+    """All that voted are in doubt, and go on; it says what it decided before anything else."""
+    stage = decided()
+    stage.kill("A")
+    assert stage.heard() == ["B goes on", "C goes on"]
+    stage.fires("B")
+    stage.fires("C")
+    stage.settle()
+    assert stage.heard() == ["C -> B: Query", "C opens A"]
+    stage.start("A", "B", "C")
+    stage.up("A", "C")
+    assert "A -> C: Decide" in stage.heard()
+    stage.settle()
+    said = stage.heard()
+    assert said[:4] == ["C writes", "C -> A: Decide", "C -> B: Decide", "C holds but B"]
+    assert said[4:7] == ["B writes", "B -> C: Decide", "B -> C: Flushed"]
+    stage.ended("B", "C")
+    assert "B has left" not in stage.heard()
+    stage.up("A", "B")
+    stage.settle()
+    said = stage.heard()
+    assert said[:4] == ["A -> B: Decide", "B -> A: Decide", "B writes", "B -> A: Flushed"]
+    stage.ended("A", "B")
+    assert stage.heard() == ["B has left"]
+
+
+def test_one_that_knows_the_decision_tells_the_others() -> None:
+    stage = decided()
+    stage.carry("A", "B")
+    stage.heard()
+    stage.kill("A")
+    stage.settle()
+    assert stage.heard() == [
+        *("C goes on", "C writes", "C -> B: Decide", "C opens A", "C holds but B"),
+        *("B writes", "B -> C: Flushed", "B ends A", "B ends C", "C ends B", "C goes on"),
+    ]
+
+
+def test_one_of_the_others_dies_before_its_vote() -> None:
+    stage = begun()
+    stage.kill("C")
+    stage.settle()
+    assert stage.heard() == ["A -> B: Abort", "A -> B: NotNow: C is not connected", "A ends C"]
+    assert stage.changes("B").problem == "A: C is not connected"
+
+
+def test_one_of_the_others_dies_after_its_vote() -> None:
+    stage = others_have_voted()
+    stage.kill("C")
+    stage.settle()
+    stage.heard()
+    stage.start("C", "B")
+    stage.up("B", "C")
+    assert stage.heard() == ["C -> B: Query"]
+    stage.settle()
+    assert stage.heard() == ["B -> C: Abort", "C writes", "C ends A"]
+
+
+def test_one_of_the_others_dies_before_it_hears_of_the_decision() -> None:
+    stage = decided()
+    stage.kill("C")
+    stage.settle()
+    stage.heard()
+    assert "C" not in stage.left
+    stage.start("C", "B")
+    stage.up("B", "C")
+    assert stage.heard()[:2] == ["B -> C: Decide", "C -> B: Query"]
+    stage.settle()
+    said = stage.heard()
+    assert said[:3] == ["C writes", "C -> B: Decide", "C opens A"]
+    assert {"B -> C: Flushed", "C ends B"} <= {*said}
+
+
+def test_the_leaving_broker_dies_before_its_vote() -> None:
+    stage = others_have_voted()
+    stage.kill("B")
+    stage.settle()
+    assert stage.heard() == [
+        *("A -> C: Abort", "A ends C", "A goes on", "C holds but A"),
+        *("C goes on", "C writes", "C ends A"),
+    ]
+    assert stage.changes("A").is_free
+    assert stage.changes("C").is_free
+
+
+def test_the_leaving_broker_dies_after_its_vote() -> None:
+    stage = others_have_voted()
+    stage.carry("A", "B")
+    stage.kill("B")
+    stage.settle()
+    stage.heard()
+    stage.start("B", "A", "C")
+    stage.up("A", "B")
+    assert stage.heard() == ["B -> A: Query"]
+    stage.settle()
+    assert stage.heard() == ["A -> B: Abort", "B writes"]
+    assert stage.changes("B").is_leaving
+
+
+def test_the_leaving_broker_dies_before_it_hears_of_the_decision() -> None:
+    stage = decided()
+    stage.kill("B")
+    stage.settle()
+    stage.heard()
+    stage.start("B", "A", "C")
+    stage.up("A", "B")
+    stage.up("B", "C")
+    assert stage.heard()[:3] == ["A -> B: Decide", "B -> A: Query", "C -> B: Decide"]
+    stage.settle()
+    said = stage.heard()
+    assert said[:3] == ["B writes", "B -> A: Decide", "B -> C: Decide"]
+    stage.ended("A", "B")
+    stage.ended("B", "C")
+    assert stage.heard() == ["B has left"]
+
+
+def test_a_link_that_comes_up_anew_brings_the_decision_first() -> None:
+    stage = decided()
+    stage.lose("A", "B")
+    assert stage.heard() == ["A opens B", "A goes on", "B goes on"]
+    stage.settle()
+    stage.heard()
+    stage.up("A", "B")
+    assert stage.heard()[0] == "A -> B: Decide"
+    stage.settle()
+    assert "B -> A: Flushed" in stage.heard()
+
+
+def test_a_leaver_whose_last_link_is_lost_may_have_left() -> None:
+    """The driver says so; it did not ask, and refused each other leave for ever."""
+    stage = decided()
+    stage.carry("A", "B")
+    stage.carry("B", "A")
+    stage.heard()
+    stage.lose("A", "B")
+    assert stage.heard()[0] == "A opens B"
+
+
+# --- brokers that do something else ---------------------------------------------------------------
+
+
+def test_a_broker_that_links_to_one_that_is_out_is_sent_to_its_successor() -> None:
+    stage = Leaving(("A", "B"), ("B", "C"), ("J", "K"))
+    stage.leave("B")
+    stage.settle()
+    stage.up("A", "C")
+    stage.settle()
+    stage.heard()
+    stage.lasts("B", "J")
+    stage.up("B", "J")
+    stage.settle()
+    assert stage.heard() == ["B -> J: Elsewhere", "J opens A", "J ends B"]
+
+
+def test_two_neighbours_that_leave_at_once_do_so_one_after_the_other() -> None:
+    stage = Leaving(("A", "B"), ("B", "C"), ("C", "D"))
+    stage.leave("B")
+    stage.leave("C")
+    stage.settle()
+    assert stage.heard() == [
+        *("B -> A: LeaveWanted", "C -> B: LeaveWanted", "A opens C", "B opens D"),
+    ]
+    stage.up("A", "C")
+    stage.settle()
+    busy = "it takes part in another change"
+    assert stage.heard() == [
+        *("A -> C: Prepare", "C writes", "C holds but A B", "C -> A: Ready"),
+        *("A holds but B C", "A -> B: Prepare", f"B -> A: Refuse: {busy}"),
+        *("A -> B: Abort", "A -> C: Abort", f"A -> B: NotNow: B: {busy}", "A ends C"),
+        *("A goes on", "C goes on", "C writes", "C ends A"),
+    ]
+
+
+def test_a_leave_waits_for_a_neighbour_that_is_down_and_says_for_which() -> None:
+    stage = Leaving(("A", "B"), ("B", "C"))
+    stage.lose("B", "C")
+    stage.leave("B")
+    assert stage.heard() == []
+    assert stage.changes("B").problem == "C is not connected"
+    stage.up("B", "C")
+    stage.settle()
+    stage.fires("B")
+    stage.settle()
+    assert stage.heard() == ["B -> C: LeaveWanted", "C opens A"]
+
+
+def test_a_link_of_an_attempt_that_was_given_up_must_end_first() -> None:
+    """Else the next attempt decides over a link that ends."""
+    stage = begun()
+    stage.lose("B", "C")
+    stage.settle()
+    assert "A ends C" in stage.heard()
+    stage.tell("B", "A", LeaveWanted(9, ("C",)))
+    assert stage.heard() == ["A -> B: NotNow: its link to C has yet to end"]
+    stage.ended("A", "C")
+    stage.tell("B", "A", LeaveWanted(10, ("C",)))
+    assert "A opens C" in stage.heard()

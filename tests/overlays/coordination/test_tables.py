@@ -1,0 +1,90 @@
+"""Tables that turn as a broker leaves are those of the new tree."""
+
+from __future__ import annotations
+
+from collections import deque
+from random import Random
+from typing import Any
+
+import pytest
+
+from shoal.broker.effects import Effect, LinkChanged, LinkState
+from shoal.broker.messages import Advertise, Publish, Subscribe
+from shoal.matching import matches
+from shoal.overlays.coordination.messages import MESSAGES, Change
+from shoal.overlays.registry import SYSTEMS
+from shoal.overlays.tree.system import Parameters
+from tests.broker.transcript import Stage, advertisement, publication, subscription
+
+
+@pytest.mark.parametrize("system", ["tree", "grape", "pop", "self_organising"])
+def test_systems_on_a_tree_list_the_messages(system: str) -> None:
+    assert {*MESSAGES} <= {*SYSTEMS[system].messages}
+
+
+@pytest.mark.parametrize("covering", [False, True], ids=["plain", "covering"])
+@pytest.mark.parametrize("seed", range(15))
+def test_tables_that_turn_are_the_oracles_of_the_new_tree(seed: int, covering: bool) -> None:
+    random = Random(seed)
+    names = [f"B{number}" for number in range(9)]
+    edges = [(names[random.randrange(n)], names[n]) for n in range(1, 9)]
+    stage = Stage(edges, parameters=Parameters(covering=covering))
+    leaver = random.choice([name for name in names if sum(name in edge for edge in edges) > 1])
+    homes = [name for name in names if name != leaver]
+    advertised, interests = [], []
+    for number in range(12):
+        text = f"x {random.choice(['<', '>', '='])} {random.randrange(10)}"
+        promise = advertisement(f"a{number}", text, publisher=f"P{number}")
+        interest = subscription(f"s{number}", text, client=f"C{number}")
+        advertised.append((promise, random.choice(homes)))
+        interests.append((interest, random.choice(homes)))
+        stage.ask(advertised[-1][1], promise.publisher, Advertise(promise))
+        stage.ask(interests[-1][1], interest.client, Subscribe(interest))
+    stage.settle()
+    publish_fives(stage, advertised)  # routes are known that will not do any more
+    stage.heard()
+
+    trees: dict[str, Any] = {name: stage.brokers[name].strategy for name in names}
+    decider, *others = trees[leaver].neighbours
+    change = Change(decider, 1, leaver, tuple(others))
+    edges = [edge for edge in edges if leaver not in edge] + [(decider, each) for each in others]
+    stage.links = {way: deque() for edge in edges for way in (edge, edge[::-1])}
+    out: list[Effect] = []
+    trees[decider]._contraction.succeed(change, trees[leaver].facts(change), out)
+    stage.carry_out(decider, out)
+    for other in others:
+        out = []
+        trees[other]._contraction.follow(change, out)
+        stage.carry_out(other, out)
+    del stage.brokers[leaver]
+    assert not stage.heard(), "they turn without a word"
+
+    # What is published before the ends of new links have said their tables arrives already.
+    stage.deliveries.clear()
+    published = publish_fives(stage, advertised)
+    wanted = [
+        (publisher, interest.id)
+        for publisher in published
+        for interest, _ in interests
+        if matches(interest.filter, {"x": 5})
+    ]
+    found = [
+        (row.routed.publication.publisher, id)
+        for _, row in stage.deliveries
+        for id in row.subscriptions
+    ]
+    assert sorted(found) == sorted(wanted)
+    for other in others:
+        stage.handle(decider, LinkChanged(other, LinkState.UP))
+        stage.handle(other, LinkChanged(decider, LinkState.UP))
+    stage.settle()
+    assert not stage.problems(advertised, interests, edges)
+
+
+def publish_fives(stage: Stage, advertised: list[Any]) -> list[str]:
+    """Everybody who promises it publishes x = 5; who that is."""
+    able = [(row, home) for row, home in advertised if matches(row.filter, {"x": 5})]
+    for promise, home in able:
+        stage.ask(home, promise.publisher, Publish((publication(5, promise.publisher),)))
+    stage.settle()
+    return [promise.publisher for promise, _ in able]
