@@ -404,37 +404,36 @@ class Disks(Network):
         self.change(draft, holds=(*holds[:who], None, *holds[who + 1 :]))
         self.settle(draft)
 
-    def write(self, draft: Draft, who: int, input: int) -> bool:
-        """The broker handles an input as far as its disk has it; whether there is anything."""
+    def write(self, draft: Draft, who: int, input: int, most: int) -> int:
+        """The broker writes what an input asks for, as far as it comes; how much there is."""
         step = self.lives.take(draft.lives[who], input, draft.now_us)
-        name, is_new = self.names[who], False
+        name, found = self.names[who], 0
         for effect in step.effects:
+            world = self.world(draft)
             match effect:
-                case "remember", _:
+                case "remember", _ if (found := found + 1) <= most:
                     self.carry_out(draft, who, effect)
-                    is_new = True
-                case "open", other, True if draft.lives[self.index[other]] != DEAD:
-                    ends = frozenset((name, other))
-                    self.change(draft, lasting=self.world(draft).lasting | {ends})
-                    is_new = True
-                case "end", other:
-                    ends = frozenset((name, other))
-                    self.change(draft, lasting=self.world(draft).lasting - {ends})
-                    is_new = True
-        return is_new
+                case "open", other, True if (found := found + 1) <= most:
+                    if draft.lives[self.index[other]] != DEAD:
+                        self.change(draft, lasting=world.lasting | {frozenset((name, other))})
+                case "end", other if (found := found + 1) <= most:
+                    self.change(draft, lasting=world.lasting - {frozenset((name, other))})
+        return found
 
     def crashes(self, state: State, name: str) -> Iterator[tuple[object, State]]:
-        """It is killed now, or as it has written what comes of its next input."""
+        """It is killed now, or as it writes what comes of its next input: each to a file."""
         draft = Draft(state)
         self.crash(draft, name)
         yield ("dies:", name), draft.state()
         who = self.index[name]
         for way, queue in enumerate(state.queues):
-            if self.targets[way] == who and queue and self.arrives(state, way, queue[0]):
+            if self.targets[way] != who or not queue or not self.arrives(state, way, queue[0]):
+                continue
+            for most in range(1, self.write(Draft(state), who, queue[0], 0) + 1):
                 draft = Draft(state)
-                if self.write(draft, who, queue[0]):
-                    self.crash(draft, name)
-                    yield ("dies having written of", queue[0], way), draft.state()
+                self.write(draft, who, queue[0], most)
+                self.crash(draft, name)
+                yield ("dies having written of", queue[0], way, most), draft.state()
 
     def restart(self, draft: Draft, name: str) -> None:
         """It starts with what its disk has."""
@@ -455,7 +454,7 @@ class Disks(Network):
 
     def describe(self, what: Any) -> str:
         match what:
-            case "dies having written of", input, way:
+            case "dies having written of", input, way, most:
                 of = super().describe(("arrives", input, way))
-                return f"{self._ends[way][1]} dies having written of {of}"
+                return f"{self._ends[way][1]} dies having written {most} times of {of}"
         return super().describe(what)

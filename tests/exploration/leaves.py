@@ -46,6 +46,7 @@ class Play(NamedTuple):
     comes, goes   where a subscription comes, and where another goes
     joins         a broker that links to another
     patience      how many timers fire while something is down
+    calm          "first" or "last": until the fault things happen in one of these two orders
     awaited       whether publishers wait for word; else the next broker settles what it handles
     """
 
@@ -60,6 +61,7 @@ class Play(NamedTuple):
     joins: Ends | tuple[()] = ()
     patience: int = 2
     awaited: bool = True
+    calm: str = ""
 
 
 class Script(NamedTuple):
@@ -169,7 +171,10 @@ class Leaves(Disks):
         self._check(state)
         assert state.now_us < END_US, "it does not come to an end"
         script, is_quiet = self.script(state), True
-        for step in (*self.arrivals(state), *self.endings(state), *self._requests(state)):
+        ordinary = [*self.arrivals(state), *self.endings(state), *self._requests(state)]
+        if self.play.calm and script.fault:
+            ordinary = ordinary[:1] if self.play.calm == "first" else ordinary[-1:]
+        for step in ordinary:
             is_quiet = False
             yield step
         is_whole = True
