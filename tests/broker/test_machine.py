@@ -42,6 +42,7 @@ from shoal.broker.records import RefusalRecord
 from shoal.clients.courier_messages import ClientNotice, ClientRequest
 from shoal.clients.doors import Had, StandsFor, Stayed, Wants, WhoHad, WhoWants, Wish
 from shoal.clients.messages import (
+    CannotMove,
     MigrationAdvertisement,
     Paused,
     PingRequest,
@@ -185,6 +186,7 @@ MESSAGES: dict[type[Message], st.SearchStrategy[Message]] = {
     Ping: st.builds(Ping, IDS),
     Pong: st.builds(Pong, IDS),
     PingTimes: st.builds(PingTimes, IDS, st.dictionaries(BROKERS, NUMBERS, max_size=4)),
+    CannotMove: st.builds(CannotMove),
     Relocate: st.builds(Relocate, PATHS),
     Paused: st.builds(Paused, PATHS, NUMBERS),
     MigrationAdvertisement: st.builds(

@@ -49,7 +49,7 @@ class Broker:
     `neighbours` are the brokers it has links to when it starts, `expected` those to which links
     will come up; `seed` starts the randomness that its system may use, and `outcomes` makes what it
     may route by.  If it `joins`, what can be is sent together (`together.py`): without, messages
-    are those that the papers count.
+    are those that the papers count.  A broker that is no founder joins the network.
     """
 
     def __init__(
@@ -62,6 +62,7 @@ class Broker:
         outcomes: OutcomesFactory = Outcomes,
         *,
         joins: bool = False,
+        is_founder: bool = True,
     ) -> None:
         self.id = broker_id
         self._joins = joins
@@ -69,7 +70,8 @@ class Broker:
 
         def strategy(expected: tuple[BrokerId, ...]) -> Strategy:
             random = Random(f"{seed}/{broker_id}")
-            return system(BrokerContext(broker_id, neighbours, random, expected, outcomes))
+            context = BrokerContext(broker_id, neighbours, random, expected, outcomes, is_founder)
+            return system(context)
 
         self._make_strategy = strategy
         self.expect(expected)

@@ -37,6 +37,9 @@ class BrokerContext(msgspec.Struct, frozen=True):
     """What a system is built from: who this broker is, whom it is linked to, its randomness.
 
     `expected` are the neighbours that it has no link to yet, and will have if they live.
+    A founder was there when its network began, and knows the other founders by its parameters.
+    Another broker joins: it is outside until the members take it in, whatever its parameters say,
+    and a member from then on (`Started.facts`).
     `outcomes` makes what it may route by: `Outcomes`, or those of brokers that share `Classes`.
     """
 
@@ -45,6 +48,7 @@ class BrokerContext(msgspec.Struct, frozen=True):
     random: Random
     expected: tuple[BrokerId, ...] = ()
     outcomes: OutcomesFactory = Outcomes
+    is_founder: bool = True
 
 
 # Takes a neighbour's batch at a time, and adds to the effects.

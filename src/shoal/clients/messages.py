@@ -32,6 +32,10 @@ class PingTimes(Message, frozen=True):
 # --- moving a publisher (3.3) ------------------------------------------------------------------
 
 
+class CannotMove(Message, frozen=True):
+    """From a client that cannot move: it is not asked to again."""
+
+
 class Relocate(Message, frozen=True):
     """To a publisher: pause, and go to the last broker of `path` (which starts at this one)."""
 
@@ -69,6 +73,7 @@ class Resume(Message, frozen=True):
 MESSAGES: Vocabulary = (
     PingRequest,
     PingTimes,
+    CannotMove,
     Relocate,
     Paused,
     MigrationAdvertisement,

@@ -40,6 +40,7 @@ from shoal.runtime.leaving import Leaving
 from shoal.runtime.links.costs import LinkCosts
 from shoal.runtime.links.couriers import Couriers
 from shoal.runtime.links.directory import Directory
+from shoal.runtime.links.isolation import Isolation
 from shoal.runtime.links.joining import Join, Joining
 from shoal.runtime.links.peer_links import PeerLinks
 from shoal.runtime.links.peer_settings import PeerSettings
@@ -91,8 +92,11 @@ class BrokerService:
         self.directory = Directory(name, places(network, name, clock.now_us()), overlay)
         self.joining = Joining(name, given, joins, overlay, self.directory, clock)
         # A broker that is to join learns its links before it starts.
-        links = () if self.joining.stage else overlay.expected(given)
-        machine = Broker(name, (), network.factory, network.seed, links, joins=True)
+        links = () if self.joining.is_asking else overlay.expected(given)
+        founder = overlay.is_founder and not self.joining.is_asking
+        machine = Broker(
+            name, (), network.factory, network.seed, links, joins=True, is_founder=founder
+        )
         limits, has_cycles = network.bounds, system.shape.has_cycles
         admits_bytes = limits.high_bytes if has_cycles else None
         self.node = Node(machine, clock, self.trace, admits_bytes, system.shown_rows)
@@ -122,6 +126,7 @@ class BrokerService:
         probes = self._probes = Probes(name, settings, clock)
         self.spools = spools(network, name, files, self.node)
         self.links = PeerLinks(self.node, codec, settings, self.spools, overlay, self.directory)
+        self._isolation = Isolation(self.node, self.links, self.directory)
         self._costs = LinkCosts(self.node, network.costs, self.links, self.directory, probes)
         self._access = NetworkAccess(network.access)
         self._servers = {
@@ -172,11 +177,10 @@ class BrokerService:
         retained = Retained(self.door)
         self.operator = Operator(self.door, self.leaving, self.forgetting, retained)
         self._rejoining = Rejoining(
-            self.node,
             self.links,
             self.joining,
+            self._isolation,
             self._probes,
-            has_others=lambda: len(self.directory.places) > 1,
             is_leaving=lambda: bool(self.leaving.stage),
         )
         questions: dict[str, Page] = {
@@ -214,7 +218,7 @@ class BrokerService:
         if self.joining.stage == "left":
             _log.error(self.joining.problem, extra={"next": "start it with --join"})
             return
-        sponsor = await self.joining.find(self._probes) if self.joining.stage else None
+        sponsor = await self.joining.find(self._probes) if self.joining.is_asking else None
         if sponsor is not None:
             self.node.machine.expect(self._overlay.expected(self.network.neighbours(self.node.id)))
         if self._clock_file is not None:
@@ -225,6 +229,8 @@ class BrokerService:
         former = tuple(name for name in former if name not in self._overlay.ended)
         started = Started(former, self.network.bounds.give_up_us, self._overlay.facts)
         self.node.start(started)
+        if self.door.clients.federation is not None:
+            self.door.clients.federation.joining.repeats = bool(self.joining.stage)
         self.door.start()  # what local clients want is known before neighbours ask for it
         await self._listeners.listen("peers")
         if self.spools is not None:
@@ -232,7 +238,8 @@ class BrokerService:
         self.couriers.start()
         if sponsor is not None:
             await self.joining.linked(sponsor, lambda: self.links.away)
-            await self.joining.told(lambda: self.door.is_told)
+        if self.joining.stage:
+            await self.joining.answered(self._is_answered)
         if self.node.machine.is_leaving:
             self.leaving.resume()
         else:
@@ -251,6 +258,13 @@ class BrokerService:
         """The other brokers of the network that take clients in, as this one does."""
         takers = [where.name for where in self.directory.places if where.doors]
         return [name for name in takers if name != self.node.id] if self.node.id in takers else []
+
+    def _is_answered(self) -> bool:
+        """Whether a member has answered this one through the system, and said what is retained."""
+        system = SYSTEMS[self.network.system]
+        parameters = self.network.system_parameters or system.parameters()
+        # The MQTT side of a broker without clients asks nothing.
+        return self.door.is_told or not system.takes_clients(parameters, self.node.id)
 
     def reload(self, network: Network) -> list[str]:
         """Take over users, operators, rules, origins, limits and certificates of the file as it is.
@@ -349,7 +363,7 @@ class BrokerService:
 
     def missing(self) -> list[str]:
         """What is not there yet for this broker to do all it should."""
-        found = [self.joining.problem] if self.joining.stage else []
+        found = [each for each in (self.joining.problem, self._isolation.problem) if each]
         found += [
             f"link to {row['neighbour']}" + (f" ({row['problem']})" if row["problem"] else "")
             for row in self.links.status()

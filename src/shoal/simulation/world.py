@@ -93,6 +93,8 @@ class World:
         self._publishers: dict[ClientId, PublisherNode] = {}
         self.brokers: dict[BrokerId, BrokerNode] = {}
         self.departures: dict[BrokerId, int] = {}
+        # Those that were not there at the start.
+        self._joined: set[BrokerId] = set()
         self._staying: set[BrokerId] = set()
         self._meters: list[Meter] = []
         self._message_costs = message_costs
@@ -142,7 +144,13 @@ class World:
         expected: tuple[BrokerId, ...] = (),
     ) -> Machine:
         machine = Broker(
-            broker, neighbours, self._system, self._seed, expected, self._classes.outcomes
+            broker,
+            neighbours,
+            self._system,
+            self._seed,
+            expected,
+            self._classes.outcomes,
+            is_founder=broker not in self._joined,
         )
         return ReliableBroker(machine) if self._link_faults else machine
 
@@ -201,6 +209,7 @@ class World:
 
     def _add_broker(self, now_us: int, argument: tuple[BrokerId, tuple[BrokerId, ...]]) -> None:
         broker, links = argument
+        self._joined.add(broker)
         self.brokers[broker] = node = self._node(broker, self._machine(broker, (), links))
         node.bring(now_us, Started())
         for link in links:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shoal.broker.messages import Ping, Pong
 from shoal.clients.doors import Had, WhoHad
-from shoal.clients.messages import PingRequest, PingTimes
+from shoal.clients.messages import CannotMove, PingRequest, PingTimes, Relocate
 from shoal.model import MessageId
 from shoal.mqtt.door.publishers import AskBroker
 from shoal.mqtt.federation.following import ANSWER_US, FRESH_US, Following
@@ -52,6 +52,13 @@ def test_who_does_not_answer_is_asked_again_for_the_next() -> None:
     assert pinged(door.notified(question(3, "B2"), ANSWER_US)) == ["B2"]
     # The first waits no more.
     assert door.ponged("B2", ANSWER_US + 7) == [times(2, B2=7), times(3, B2=7)]
+
+
+def test_the_door_itself_cannot_move() -> None:
+    door = following()
+    declined = [AskBroker("B1", DOOR, CannotMove())]
+    assert door.notified(Relocate(("B1", "B2")), 0) == declined
+    assert door.notified(PingRequest(MessageId("B1", DOOR, 1), ("B2",)), 0) == declined
 
 
 def test_nothing_else_is_answered() -> None:

@@ -68,6 +68,22 @@ def test_retained_messages_are_learnt(network: Network) -> None:
     assert [packet.qos for packet in client.take_publications()] == [1]
 
 
+def test_a_broker_that_is_no_member_says_hello_until_another_answers() -> None:
+    network = Network("B1", "B2")
+    network.cut("B1", "B2")
+    for site in network.sites.values():
+        assert site.clients.federation is not None
+        site.clients.federation.joining.repeats = site.machine.id == "B2"
+    said = controls_said(network)
+    network.after(60)
+    assert said.count("Hello") > 50
+    network.heal("B1", "B2")
+    network.after(5)
+    said.clear()
+    network.after(60)
+    assert "Hello" not in said
+
+
 def test_only_one_broker_tells_where_all_agree(network: Network) -> None:
     network["B1"].connect("p").publish("a", b"x", retain=True)
     restart(network, "B3")

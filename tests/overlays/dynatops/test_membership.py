@@ -11,6 +11,7 @@ from shoal.broker.effects import (
     LinkState,
     OpenLink,
     Received,
+    Remember,
     Send,
     SetTimer,
     Started,
@@ -19,7 +20,13 @@ from shoal.broker.effects import (
 from shoal.broker.machine import Broker
 from shoal.broker.messages import Message
 from shoal.overlays.dynatops.members.membership import GATHER
-from shoal.overlays.dynatops.messages import Introduction, JoinWanted, LinkLost, ViewSaid
+from shoal.overlays.dynatops.messages import (
+    Introduction,
+    JoinWanted,
+    LeaveWanted,
+    LinkLost,
+    ViewSaid,
+)
 from shoal.overlays.dynatops.parameters import Parameters
 from shoal.overlays.dynatops.protocol import Dynatops
 from shoal.overlays.dynatops.structures.chord import Chord
@@ -27,6 +34,13 @@ from shoal.overlays.dynatops.view import Places, View, seated, with_joiners
 from shoal.overlays.registry import strategy_factory
 
 MEMBERS = ("A", "B", "C", "D")
+
+
+def view_of(machine: Broker) -> View | None:
+    """The view that a broker is in."""
+    strategy = machine.strategy
+    assert isinstance(strategy, Dynatops)
+    return strategy.membership.view
 
 
 class Stage:
@@ -44,10 +58,9 @@ class Stage:
 
     @property
     def view(self) -> View:
-        strategy = self.machine.strategy
-        assert isinstance(strategy, Dynatops)
-        assert strategy.membership.view is not None
-        return strategy.membership.view
+        found = view_of(self.machine)
+        assert found is not None
+        return found
 
     def heard(self, input: Input) -> list[Effect]:
         self.now_us += 1
@@ -82,6 +95,30 @@ def test_the_first_broker_makes_a_view_without_who_is_lost() -> None:
     assert (stage.view.version, stage.view.members) == (1, ("A", "B", "D"))
     assert stage.view.lives == {"A": 101, "B": 1, "D": 3}
     assert sent(effects, ViewSaid) == [(each, ViewSaid(stage.view)) for each in ("B", "D")]
+
+
+def test_a_member_that_starts_again_has_not_asked_to_leave() -> None:
+    """Its earlier life has: what it wanted is nothing that this one wants."""
+    stage = Stage("A")
+    stage.say("C", LeaveWanted())
+    stage.say("C", Introduction(99, View(0, "", MEMBERS)))
+    stage.gathered()
+    assert stage.view.members == MEMBERS
+    assert stage.view.lives["C"] == 99
+
+
+def test_a_member_starts_in_its_last_view_and_a_joiner_in_none() -> None:
+    first = Stage("A")
+    first.heard(LinkChanged("C", LinkState.FAILED))
+    (facts,) = [each.facts for each in first.gathered() if isinstance(each, Remember)]
+    again = Broker("A", (), strategy_factory("dynatops", Parameters(brokers=MEMBERS)))
+    again.handle(Started(facts=facts), 1_000)
+    assert view_of(again) == View(1, "A", ("A", "B", "D"))
+    joiner = Broker(
+        "A", (), strategy_factory("dynatops", Parameters(brokers=MEMBERS)), is_founder=False
+    )
+    joiner.handle(Started(), 1_000)
+    assert view_of(joiner) is None
 
 
 def test_others_tell_the_first_whom_they_lack_and_the_second_when_it_is_the_first() -> None:

@@ -8,16 +8,17 @@ exists: from then on what is published is for it, too, as nobody has said what i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from random import Random
 
 import pytest
 
-from shoal.broker.effects import Requested
+from shoal.broker.effects import Effect, Requested, Send
 from shoal.broker.messages import Advertise, Publish, Subscribe
 from shoal.overlays.octopia.parameters import Dynamic, Parameters
 from shoal.overlays.octopia.places.labels import Product, rows_of
-from shoal.overlays.octopia.places.roster import Place, Roster
+from shoal.overlays.octopia.places.news import News
+from shoal.overlays.octopia.places.roster import Place, Places
 from shoal.overlays.octopia.protocol import Octopia
 from shoal.overlays.registry import strategy_factory
 from shoal.simulation.service import ServiceCosts
@@ -132,20 +133,22 @@ def test_a_mark_comes_nowhere_before_the_cluster_is_known(seed: int) -> None:
 
 
 def test_the_judge_notices(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A mutant: a broker tells nobody of places that it hears of."""
-    monkeypatch.setattr(Roster, "hear", _deaf(Roster.hear))
+    """A mutant: the broker beside the new one tells nobody else of its place."""
+    monkeypatch.setattr(News, "say", _only_to_the_new_one(News.say))
     unknown = []
-    for seed in range(4):
+    for seed in range(12):
         network = Network(seed)
         network.world.run(COMES_US + 60 * SECOND_US)
         unknown += network.marks.unknown
     assert unknown
 
 
-def _deaf(hear: Callable[..., list[Place]]) -> Callable[..., list[Place]]:
-    """What brokers hear of the new one is not news that they would pass on."""
+def _only_to_the_new_one(say: Callable[..., None]) -> Callable[..., None]:
+    def said(self: News, places: list[Place], but: str | None, out: list[Effect]) -> None:
+        is_beside = NEW in self._linked
+        kept = [each for each in places if is_beside and each.broker == NEW and not each.comes]
+        say(self, [each for each in places if each not in kept], but, out)
+        if kept and but != NEW:
+            out.append(Send(NEW, Places(tuple(kept))))
 
-    def heard(self: Roster, places: Iterable[Place]) -> list[Place]:
-        return [each for each in hear(self, places) if each.broker != NEW]
-
-    return heard
+    return said

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shoal.broker.messages import Advertise, Goodbye, Publish, Unadvertise
-from shoal.clients.messages import MigrationAdvertisement, Paused, Relocate, Resume
+from shoal.clients.messages import CannotMove, MigrationAdvertisement, Paused, Relocate, Resume
 from shoal.overlays.publisher_relocation.migration import HOLD_US, LEAVE_TIMEOUT_US
 from tests.broker.transcript import Stage, advertisement, publication, publish
 from tests.overlays.publisher_relocation.broken_move import CUT, TIMER, B, Move, all_but
@@ -106,6 +106,37 @@ def test_a_client_that_ignores_being_told_to_go_is_traced_again() -> None:
     stage.ask("B3", "P", MigrationAdvertisement(PATH, (A,), 1))
     stage.settle()
     assert stage.notified[-1] == ("B3", "P", Resume(1, True))
+
+
+def test_no_change_of_links_waits_for_a_publisher_that_does_not_answer() -> None:
+    stage = stage_with_publisher()
+    around = stage.brokers["B1"]._strategy
+    send_away(stage, "P", PATH)
+    assert around.is_moving  # type: ignore[attr-defined]
+    stage.fire("B1", TIMER)
+    assert not around.is_moving  # type: ignore[attr-defined]
+    # It is sent away again, and does not answer again.
+    send_away(stage, "P", PATH)
+    assert not around.is_moving  # type: ignore[attr-defined]
+    # An answer that is late is as good as another.
+    stage.ask("B1", "P", Paused(PATH, 1))
+    assert around.is_moving  # type: ignore[attr-defined]
+
+
+def test_a_client_that_cannot_move_is_neither_waited_for_nor_traced() -> None:
+    stage = Stage(WEB, "grape", eager("grape", 2))
+    stage.ask("B1", "P", Advertise(A))
+    around = stage.brokers["B1"]._strategy
+    stage.ask("B1", "P", publish(1))
+    send_away(stage, "P", PATH)
+    stage.ask("B1", "P", CannotMove())
+    assert not around.is_moving  # type: ignore[attr-defined]
+    assert ("B1", TIMER) not in stage.timers
+    stage.ask("B1", "P", publish(2), publish(3))
+    assert not around.tracer._sessions  # type: ignore[attr-defined]
+    # Another client of its name may move.
+    stage.ask("B1", "P", Goodbye(), Advertise(A), publish(4))
+    assert list(around.tracer._sessions) == ["P"]  # type: ignore[attr-defined]
 
 
 def test_rows_whose_publisher_never_comes_anywhere_go() -> None:

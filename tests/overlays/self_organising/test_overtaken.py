@@ -104,7 +104,7 @@ def test_who_remembers_links_knows_that_any_other_is_none() -> None:
     """Else a link of an exchange that died with who began it closes a cycle for good."""
     memory = Memory((), dict)
     assert memory.standing("B2") == UNKNOWN
-    memory.start({STANDINGS: {"B1": msgspec.to_builtins(Standing(True, 900))}})
+    memory.start({STANDINGS: {"B1": msgspec.to_builtins(Standing(True, 900))}}, 0)
     assert memory.standing("B2") == UNHEARD
 
 
@@ -117,3 +117,15 @@ def test_who_has_forgotten_a_link_does_not_say_that_it_has_gone() -> None:
     forced.receive("B4", Greeting(Standing(False, 20), (DONE,)), 60, out)
     assert forced.overlay.memory.verdicts == [DONE]
     assert not forced.overlay.memory.standing("B4").is_in
+
+
+def test_the_link_of_a_broker_that_joins_again_is_none_of_its_earlier_life() -> None:
+    """The other end remembers that the link of the earlier one has ended."""
+    ended = Standing(False, 900)
+    joiner = Memory(["B1"], is_founder=False)
+    joiner.start({}, 1_000)
+    assert joiner.agree("B1", ended) == Standing(True, 1_000)
+    # When it starts again it knows what it has agreed.
+    again = Memory(["B1"], is_founder=False)
+    again.start({STANDINGS: {"B1": msgspec.to_builtins(Standing(False, 1_100))}}, 2_000)
+    assert not again.standing("B1").is_in

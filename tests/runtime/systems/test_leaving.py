@@ -12,10 +12,10 @@ import pytest
 
 from shoal.client import Client
 from shoal.overlays.registry import SYSTEMS
+from shoal.overlays.system import Layout
 from shoal.runtime.addresses import Address, read_address
 from shoal.runtime.broker_service import BrokerService
 from shoal.runtime.free_ports import free_ports
-from shoal.runtime.links import joining
 from shoal.runtime.links.joining import Join
 from shoal.runtime.network_file import Network
 from shoal.runtime.network_sections import BrokerSection
@@ -36,10 +36,7 @@ def with_new(network: Network, name: str) -> Network:
 
 
 @on_asyncio
-async def test_who_joins_where_nobody_answers_says_so(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(joining, "RETAINED_S", 0.0)
+async def test_who_joins_where_nobody_answers_says_so(caplog: pytest.LogCaptureFixture) -> None:
     network = with_new(network_of(2), "B9")
     where = read_address(network.broker("B2").peers)
     service = BrokerService(network, "B9", [Join("B2", where)])
@@ -55,7 +52,7 @@ async def test_who_joins_where_nobody_answers_says_so(
             "address": str(where),
             "problem": "Connection refused",
         }
-        async with running(network, "B2"):
+        async with running(network, "B2", "B1"):
             await starting
             assert service.links.neighbours == ["B2"]
             assert service.status()["joining"]["stage"] == ""
@@ -102,6 +99,41 @@ async def test_a_broker_joins_and_leaves_and_may_come_again(tmp_path: Path) -> N
             await until(lambda: two.links.neighbours == ["B1"])
             await until(lambda: "B9" not in [row["broker"] for row in one.status()["brokers"]])
             assert not (tmp_path / "B9" / "overlay.json").exists()
+
+
+@on_asyncio
+async def test_a_joiner_of_a_cluster_has_one_link_to_its_member_which_lasts() -> None:
+    """Its machine opens links as it starts, before those that it has on record are brought up."""
+    network = local_network("bluedove", Layout(["B1", "B2"]), port=0)
+    there = read_address(network.broker("B2").peers)
+    async with asyncio.timeout(2 * PATIENCE_S), running(network, "B1", "B2") as others:
+        await until(lambda: not any(each.missing() for each in others))
+        new = BrokerService(with_new(network, "B9"), "B9", [Join("B2", there)])
+        try:
+            await new.start()
+            await until(lambda: not new.missing() and new.links.neighbours == ["B1", "B2"])
+            lasting = {row["neighbour"]: row["is_lasting"] for row in new.links.status()}
+            assert lasting["B2"]
+        finally:
+            await new.stop()
+
+
+@on_asyncio
+async def test_a_broker_without_a_link_is_not_ready_and_takes_no_publications() -> None:
+    """It waits for a broker whose name comes first to connect, and acknowledges nothing."""
+    network = local_network("dynatops", Layout(["B1", "B2"]), port=0)
+    missing = "a link to one of B1"
+    async with asyncio.timeout(2 * PATIENCE_S), running(network, "B2") as (alone,):
+        assert missing in alone.missing()
+        async with Client(str(alone.listening["mqtt"])) as client:
+            publishing = asyncio.create_task(client.publish("a", b"x", qos=1))
+            await until(lambda: len(alone.node.machine.strategy.membership.view.members) == 1)  # type: ignore[attr-defined]
+            await asyncio.sleep(0)
+            assert alone.node.is_holding
+            assert not publishing.done()
+            async with running(network, "B1"):
+                await publishing
+                await until(lambda: not alone.missing())
 
 
 @on_asyncio

@@ -42,7 +42,7 @@ class Death(RandomNetwork):
             self.world.crash(at_us, other)
             self.world.restart(at_us + for_us, other)
             self.fault = f"{other} is down at {at_us} us for {for_us} us"
-        # An operator asks again while something is in the way, as held rows of a publisher.
+        # An operator asks again while something is in the way, as rows that are held.
         for again in (3, 6, 9, 20, 40):
             self.world.declare_dead(DECLARED_US + again * SECOND_US, self.dead, self.decider)
         self.until_us = DECLARED_US + 45 * SECOND_US

@@ -3,6 +3,9 @@
 It asks who had which traced publications (see `Audience`), what each client wants (see `Wishes`),
 and how far a client is from some brokers.  Nobody can measure that for a client of MQTT but at the
 broker where it is: the door answers with its own round trips, as if all its clients were beside it.
+
+What clients publish that advertise nothing, the door publishes under its own name.  The door itself
+cannot move, and says so when the system sends it away or asks how far it is from other brokers.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from collections.abc import Container
 
 from shoal.broker.messages import Message, Ping
 from shoal.clients.doors import WhoHad, WhoWants
-from shoal.clients.messages import PingRequest, PingTimes
+from shoal.clients.messages import CannotMove, PingRequest, PingTimes, Relocate
 from shoal.model import BrokerId, MessageId
 from shoal.mqtt.door.network import Door
 from shoal.mqtt.door.publishers import AskBroker
@@ -46,6 +49,10 @@ class Following:
                 return [] if had is None else [self._to(self._broker_id, had)]
             case WhoWants():
                 self._wishes.begin()
+            case Relocate():
+                return [self._to(self._broker_id, CannotMove())]
+            case PingRequest(session) if session.publisher == self._door.client:
+                return [self._to(self._broker_id, CannotMove())]
             case PingRequest():
                 self._questions.append((message, now_us))
                 pings = [

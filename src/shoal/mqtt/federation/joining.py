@@ -1,12 +1,14 @@
 """A broker that joins a network, or comes back, learns what was retained meanwhile.
 
-It says Hello, until somebody answers; and again, also when more of its links can carry it, to those
-that it must hear (see `roaming.starting`) and who have not answered.  Everyone answers with a
-digest of the retained messages, and with the clients that are there; to whoever answers it tells
-those that it has kept itself.  Whose digest differs from its own is asked to tell, one broker after
-the other, and each digest once: in a network that agrees, a single one.  Of two messages for one
-topic the later stays, removals too, so that all end with the same, whoever tells whom.  What is
-much to tell is told in turns; what is published meanwhile comes as to everybody.
+It says Hello, three times or until another broker answers, and a broker that is no member yet as
+often as it takes: an answer proves that both hear each other through the system.  It says so again,
+also when more of its links can carry it, to those that it must hear (see `roaming.starting`) and
+who have not answered.  Everyone answers with a digest of the retained messages, and with the
+clients that are there; to whoever answers it tells those that it has kept itself.  Whose digest
+differs from its own is asked to tell, one broker after the other, and each digest once: in a
+network that agrees, a single one.  Of two messages for one topic the later stays, removals too, so
+that all end with the same, whoever tells whom.  What is much to tell is told in turns; what is
+published meanwhile comes as to everybody.
 
 When a link is back that was given up, the network was in two parts, and those beyond its ends have
 missed as much.  Each end says Rejoined, learns what the other part has, and says to all what was
@@ -106,6 +108,8 @@ class Joining:
         self._others: OrderedDict[str, int] = OrderedDict()
         # Whether some broker has answered, and all has been told that differed.
         self.is_told = False
+        # Whether this broker says Hello for as long as no other has answered.
+        self.repeats = False
         self._told: set[int] = set()
 
     def join(self, now_us: int) -> None:
@@ -150,7 +154,9 @@ class Joining:
             return
         self._say_hello(now_us)
         self._hellos += 1
-        if self._hellos < len(HELLO_AFTER_US):
+        if self.repeats and not self._is_answered:
+            self._timers.set((HELLO_TIMER, ()), now_us + HELLO_AGAIN_US)
+        elif self._hellos < len(HELLO_AFTER_US):
             self._timers.set((HELLO_TIMER, ()), now_us + HELLO_AFTER_US[self._hellos])
 
     def _say_hello(self, now_us: int) -> None:

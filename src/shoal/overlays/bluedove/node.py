@@ -11,13 +11,13 @@ from collections import deque
 from collections.abc import Iterable
 from functools import lru_cache
 
-from shoal.broker.effects import Effect, LinkReady, OpenLink, Send, Started
+from shoal.broker.effects import Effect, LinkReady, OpenLink, Remember, Send, Started
 from shoal.broker.messages import Message
 from shoal.broker.strategy import BrokerContext
 from shoal.matching.segments import Dimension
 from shoal.model import BrokerId
 from shoal.overlays.bluedove.absences import Absences
-from shoal.overlays.bluedove.cluster.members import Member, MemberTable
+from shoal.overlays.bluedove.cluster.members import Member, MemberTable, Status
 from shoal.overlays.bluedove.cluster.planner import initial_segments
 from shoal.overlays.bluedove.messages import News
 from shoal.overlays.bluedove.parameters import Parameters
@@ -26,6 +26,8 @@ from shoal.overlays.bluedove.parameters import Parameters
 MAX_WAITING = 100_000
 # A link that was asked for and is neither up nor refused by then is asked for again.
 OPENING_US = 3_000_000
+# The fact that a broker must not forget where all are dispatchers: who is one.
+DISPATCHERS = "dispatchers"
 
 
 class Node:
@@ -40,18 +42,24 @@ class Node:
         self.linked = dict.fromkeys(sorted(context.neighbours))
         self.lost: set[BrokerId] = set()  # whose link was refused or broke, and is not back
         self._waiting: dict[BrokerId, tuple[int, list[Message]]] = {}
-        alone = sorted({*context.neighbours, context.broker})
-        self.expected = parameters.matchers or tuple(alone)
-        self.dispatchers = dict.fromkeys(parameters.dispatchers or alone)
+        around = sorted({*context.neighbours, *context.expected, context.broker})
+        self.expected = parameters.matchers or tuple(around)
+        self.dispatchers = dict.fromkeys(parameters.dispatchers or around)
+        if parameters.all_do_both:
+            self.dispatchers.setdefault(context.broker)
         self.absences = Absences(parameters.failure_us)
         own = self.broker if parameters.role(self.broker).matches else None
         self.table = MemberTable(len(self.dimensions), own)
-        self.first_members = _first_members(
-            self.dimensions, self.expected, replicated=parameters.replicated
-        )
+        # A broker that joins is in no first partition, and its parameters may not be the others'.
+        self.first_members: tuple[Member, ...] = ()
+        if context.is_founder:
+            self.first_members = _first_members(
+                self.dimensions, self.expected, replicated=parameters.replicated
+            )
 
     def start(self, started: Started, now_us: int) -> None:
         """The broker starts; dispatchers that were there before are waited for."""
+        self.dispatchers.update(dict.fromkeys(started.facts.get(DISPATCHERS, ())))
         self.table.merge(self.first_members, now_us)
         former = [name for name in started.former if name in self.dispatchers]
         self.absences.expect(former, now_us + started.give_up_us)
@@ -84,9 +92,27 @@ class Node:
         """Take in what is newer; who lives anew is told of its earlier life, it may not know."""
         members = tuple(members)
         earlier = self.table.replaced(members)
-        self.table.merge(members, now_us)
+        changed = self.table.merge(members, now_us)
         for member in earlier:
             self.send(member.broker, News((member,)), now_us, out)
+        if self.parameters.all_do_both and changed:
+            self._meet(map(self.table.members.__getitem__, changed), now_us, out)
+
+    def _meet(self, members: Iterable[Member], now_us: int, out: list[Effect]) -> None:
+        """Matchers that are dispatchers, too: what they store is asked of them from now on."""
+        before = set(self.dispatchers)
+        for member in members:
+            if member.status is not Status.LEFT and member.broker not in self.dispatchers:
+                self.dispatchers[member.broker] = None
+                self.open(member.broker, now_us, out)
+        if before != set(self.dispatchers):
+            left = {name for name in self.dispatchers if self._has_left(name)}
+            known = sorted(self.dispatchers.keys() - left)
+            out.append(Remember({DISPATCHERS: known}))
+
+    def _has_left(self, broker: BrokerId) -> bool:
+        member = self.table.members.get(broker)
+        return member is not None and member.status is Status.LEFT
 
     def link(self, neighbour: BrokerId, up: bool, now_us: int, out: list[Effect]) -> None:
         """A link came up, or went down, or did not come up."""

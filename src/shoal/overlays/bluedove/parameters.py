@@ -2,11 +2,14 @@
 
 One set of parameters serves every node of a cluster: it names the dispatchers and the matchers
 that are expected at first; a broker that is neither is a matcher that joins later.  With neither
-named, every broker is both; scenarios then name all of theirs.
+named, or the same brokers as both, every broker is both, also one that joins later; scenarios then
+name all of theirs.
 
 >>> Parameters(dispatchers=("D1",), matchers=("M1", "M2")).role("M3")
 Role(dispatches=False, matches=True)
 >>> Parameters().role("B1")
+Role(dispatches=True, matches=True)
+>>> Parameters(dispatchers=("B1", "B2"), matchers=("B1", "B2")).role("B3")
 Role(dispatches=True, matches=True)
 >>> peer_to_peer(Dimension(attribute="x"), dispatchers=("D1",), matchers=("M1",)).policy
 <Policy.RANDOM: 'random'>
@@ -127,10 +130,17 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         everybody = tuple(brokers)
         return msgspec.structs.replace(self, dispatchers=everybody, matchers=everybody)
 
+    @property
+    def all_do_both(self) -> bool:
+        """Whether every broker dispatches and matches."""
+        return set(self.dispatchers) == set(self.matchers)
+
     def role(self, broker: BrokerId) -> Role:
         """What this broker does."""
-        dispatches = not self.dispatchers or broker in self.dispatchers
-        return Role(dispatches, not dispatches or not self.matchers or broker in self.matchers)
+        if self.all_do_both:
+            return Role(dispatches=True, matches=True)
+        dispatches = broker in self.dispatchers
+        return Role(dispatches, not dispatches or broker in self.matchers)
 
 
 def peer_to_peer(dimension: Dimension, **options: Any) -> Parameters:

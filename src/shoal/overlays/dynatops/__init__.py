@@ -11,7 +11,7 @@ In the next view the entry sends again what has not arrived everywhere, in order
 what they have had, by the numbers that the entry gave. Where a publisher's order is kept, what goes
 over several roots waits at its homes for its turn (`topics/turns.py`). That is all there is to
 order, joins, deaths and changes of positions; no step of a change has to be agreed
-(`members/membership.py`): of two views the later one holds, and who is not in it asks to be.
+(`members/`): of two views the later one holds, and who is not in it asks to be.
 
 A root sends nothing in a view before every member has said all that it wants there
 (`topics/interests.py`), so a publication cannot miss a subscription that was settled in an earlier

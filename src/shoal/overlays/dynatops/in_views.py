@@ -126,7 +126,7 @@ class InViews(BaseStrategy):
     # --- inputs -------------------------------------------------------------------------------
 
     def start(self, started: Started, now_us: int, out: list[Effect]) -> None:
-        self.membership.start(now_us, out)
+        self.membership.start(started.facts, now_us, out)
         # What clients of an earlier life want comes before anything is said of it.
         out.append(SetTimer(BEGIN, now_us))
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
+from typing import Any
 
 import msgspec
 
@@ -49,6 +50,12 @@ class View(msgspec.Struct, frozen=True):
         return self.version, self.maker
 
     @property
+    def facts(self) -> Mapping[str, Any]:
+        """What a member must not forget of it; the lives of members end with a restart."""
+        rows = {"version": self.version, "maker": self.maker, "members": list(self.members)}
+        return {"view": rows | {"is_held": self.is_held}}
+
+    @property
     def is_sound(self) -> bool:
         """Whether it has members, each at one position, and started when it says of whom."""
         return (
@@ -57,6 +64,12 @@ class View(msgspec.Struct, frozen=True):
             and self.lives.keys() <= set(self.members)
             and self.per_gateway >= 1
         )
+
+
+def known_view(facts: Mapping[str, Any], per_gateway: int) -> View | None:
+    """The last view that a broker was in before it started, if it was in one."""
+    rows = facts.get("view")
+    return None if rows is None else msgspec.convert(rows | {"per_gateway": per_gateway}, View)
 
 
 def with_joiners(members: Iterable[BrokerId], joiners: Iterable[BrokerId]) -> tuple[BrokerId, ...]:

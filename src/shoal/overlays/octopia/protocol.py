@@ -34,7 +34,14 @@ from shoal.overlays.octopia.onward import onward
 from shoal.overlays.octopia.parameters import UNORDERED, Dynamic, Parameters
 from shoal.overlays.octopia.places.labels import Product
 from shoal.overlays.octopia.places.news import News
-from shoal.overlays.octopia.places.roster import Place, Places, Roster, Stay, known_places
+from shoal.overlays.octopia.places.roster import (
+    Place,
+    Places,
+    Roster,
+    Stay,
+    known_places,
+    wanted_place,
+)
 from shoal.overlays.octopia.resident import Resident
 from shoal.overlays.octopia.routing import Routing
 from shoal.overlays.octopia.ways.outputs import Outputs
@@ -63,7 +70,10 @@ class Octopia(BaseStrategy):
         else:
             rows = [(self.broker,), *((each,) for each in around)]
             product = Product(rows, [0] * len(around))
-        self.is_placed = self.broker in product and (len(product.brokers) > 1 or not around)
+        is_there = context.is_founder and self.broker in product
+        self.is_placed = is_there and (len(product.brokers) > 1 or not around)
+        is_named = bool(parameters.rows) and not context.is_founder
+        wanted = wanted_place(self.broker, product) if is_named else None
         self._joined_at = () if self.is_placed else around
         # The links that are there without a word; who comes has one, to where it joins.
         beside = {end for link in product.links if self.broker in link for end in link}
@@ -81,7 +91,7 @@ class Octopia(BaseStrategy):
             self._settle_in(product, (), ())
             product.remove(self.broker)
             self._roster = Roster(product)
-        self._news = News(self.broker, self._roster, self._linked)
+        self._news = News(self.broker, self._roster, self._linked, wanted)
 
     def _settle_in(
         self, product: Product, neighbours: Collection[BrokerId], expected: Iterable[BrokerId]

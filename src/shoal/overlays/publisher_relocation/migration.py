@@ -45,7 +45,7 @@ Nobody rolls anything back: a move that fails is followed by a move back, over t
 - *The publisher dies* (`Goodbye`): its target withdraws its advertisements behind the update, its
   source HOLD_US after the marker.
 - *Client libraries that know of no relocation* ignore being told to go, and count as any other
-  after LEAVE_TIMEOUT_US.
+  after LEAVE_TIMEOUT_US: no change of links waits for them.  Clients that cannot move decline.
 - *Nothing twice, nothing out of order*: a publication is handed over once, and the publisher
   resumes only behind a complete message, which follows all that it has sent before.
 
@@ -95,8 +95,11 @@ class Migrations:
         self._passing: dict[ClientId, Move] = {}
         # Local publishers, and the number of the move that brought each here.
         self._arrived: dict[ClientId, int] = {}
-        # At a source: publishers that were told to go and whose marker has not come.
-        self._sent_away: set[ClientId] = set()
+        # At a source: publishers that were told to go and whose marker has not come; whether the
+        # broker waits for it.
+        self._sent_away: dict[ClientId, bool] = {}
+        # Local clients that cannot move, and have said so.
+        self.fixed: set[ClientId] = set()
         # Publishers whose local rows wait for a while, as they may come back.
         self._held: set[ClientId] = set()
         self._retractions = Retractions(tree.propagation)
@@ -104,8 +107,8 @@ class Migrations:
     # --- inputs -------------------------------------------------------------------------------
 
     def send_away(self, publisher: ClientId, path: Path, now_us: int, out: list[Effect]) -> None:
-        """At the source: tell the publisher to go."""
-        self._sent_away.add(publisher)
+        """At the source: tell the publisher to go; one that never answered is not awaited."""
+        self._sent_away.setdefault(publisher, True)
         out.append(SetTimer(_timer(publisher), now_us + LEAVE_TIMEOUT_US))
         out.append(Notify(publisher, Relocate(path)))
 
@@ -176,8 +179,15 @@ class Migrations:
         if move is not None and move.is_said(message.path, message.moves):
             self._finish(message.publisher, message.whole, out)
 
+    def declined(self, client: ClientId, out: list[Effect]) -> None:
+        """At the source: the client cannot move."""
+        self.fixed.add(client)
+        if self._sent_away.pop(client, None) is not None:
+            out.append(CancelTimer(_timer(client)))
+
     def left(self, client: ClientId, now_us: int, out: list[Effect]) -> None:
         """The client is gone; one that was told to go may be at its target."""
+        self.fixed.discard(client)
         if self.is_leaving(client):
             self._let_go(client, now_us, out)
         elif client in self._publishers:
@@ -193,8 +203,11 @@ class Migrations:
 
     @property
     def is_moving(self) -> bool:
-        """Whether a publisher is on its way through here, or may still come back."""
-        return bool(self._passing or self._sent_away or self._held)
+        """Whether a publisher is on its way through here, or may still come back.
+
+        A publisher that was told to go and does not answer is on no way after LEAVE_TIMEOUT_US.
+        """
+        return bool(self._passing or self._held) or any(self._sent_away.values())
 
     def subscribed(self, neighbour: BrokerId, subscription_id: SubscriptionId) -> None:
         """The neighbour wants this subscription (again): it is no longer taken back."""
@@ -210,6 +223,7 @@ class Migrations:
     def timer(self, publisher: ClientId, out: list[Effect]) -> bool:
         """Whether the publisher was told to go and does not; held rows were held long enough."""
         if self.is_leaving(publisher):
+            self._sent_away[publisher] = False
             return True
         self._held.discard(publisher)
         if publisher not in self._publishers:
@@ -364,7 +378,7 @@ class Migrations:
 
     def _let_go(self, publisher: ClientId, now_us: int, out: list[Effect]) -> None:
         """At the source: nothing more comes from the publisher."""
-        self._sent_away.discard(publisher)
+        self._sent_away.pop(publisher, None)
         self._publishers.detach(publisher)
         passing = self._passing.get(publisher)
         if passing is not None and passing.path[0] == self._tree.broker:

@@ -29,7 +29,7 @@ from shoal.broker.messages import (
     Unsubscribe,
 )
 from shoal.broker.strategy import ReceiveBatch
-from shoal.clients.messages import MigrationAdvertisement, Paused
+from shoal.clients.messages import CannotMove, MigrationAdvertisement, Paused
 from shoal.model import BrokerId, ClientId
 from shoal.overlays.coordination.coordinator import TIMER as CHANGE_TIMER
 from shoal.overlays.coordination.messages import ChangeMessage
@@ -142,6 +142,9 @@ class Relocation(AroundTree):
             case MigrationAdvertisement():
                 self.migrations.announce(client, request, now_us, out)
                 self.tracer.turned(client, out)
+            case CannotMove():
+                self.migrations.declined(client, out)
+                self.tracer.left(client, out)
             case Goodbye():
                 self.migrations.left(client, now_us, out)
                 self.tracer.left(client, out)
@@ -223,7 +226,9 @@ class Relocation(AroundTree):
         out: list[Effect],
     ) -> None:
         """Send on what a local client has published, and has been accepted."""
-        if accepted:
+        if accepted and client in self.migrations.fixed:
+            self.tree.publish(client, accepted, now_us, out)
+        elif accepted:
             marked = self.tracer.mark(client, accepted, now_us)
             self.tree.publish(client, marked, now_us, out)
             self.tracer.published(client, now_us, out)

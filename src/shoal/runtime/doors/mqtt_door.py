@@ -416,8 +416,7 @@ class MqttDoor:
 
     def notify(self, message: Message) -> None:
         """What a broker tells a client's library; the door's own clients need not know."""
-        if self._moves_subscribers:
-            self._sending_on.asked(message)
+        self._sending_on.asked(message)
         _log.debug("notice to the door", extra={"notice": type(message).__name__})
 
     def _hand_on(self) -> None:

@@ -5,12 +5,12 @@
 | left | an operator starts it with --join: it has left, and its folder says so |
 | asking | a member takes it in: it asks every broker that it knows, in turn, again and again |
 | linking | its link to that member has come up for the first time |
-| retained | it knows what is retained, or has waited long enough |
+| answering | another member has answered it through the system, and said what is retained |
 
 The broker is not ready in any stage, and lets no client in.  Killed in the first two, it joins when
-it starts again, also without being told to.  The link lasts, and the member takes it up from a
-broker that has the network's name and, with TLS, a certificate made out to its own.  All else the
-new broker hears over that link.
+it starts again, also without being told to; killed in the third, it waits again for an answer.  The
+link lasts, and the member takes it up from a broker that has the network's name and, with TLS, a
+certificate made out to its own.  All else the new broker hears over that link.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import suppress
 from random import Random
 from typing import Any, NamedTuple
 
@@ -37,8 +36,6 @@ from shoal.runtime.storage.overlay_file import Overlay
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 3.0
 # A member that takes a broker in has its link up in a moment; after this long it has gone.
 FIRST_LINK_S = 15.0
-# How long a new broker takes no clients in while it does not know what is retained.
-RETAINED_S = 10.0
 _POLL_S = 0.02
 
 _log = logging.getLogger(__name__)
@@ -75,8 +72,9 @@ class Joining:
         clock: Clock,
     ) -> None:
         is_new = bool(joins) and not (overlay.links or overlay.ended)
-        self.stage = "asking" if is_new or overlay.joins is not None else ""
-        if overlay.has_left and not self.stage:
+        is_asking = is_new or overlay.joins is not None
+        self.stage = "asking" if is_asking else "" if overlay.is_member else "answering"
+        if overlay.has_left and not is_asking:
             self.stage = "left"
         # Why each of those that were asked last did not take the broker in.
         self.problems: dict[Join, str] = {}
@@ -90,6 +88,11 @@ class Joining:
         # Only the pauses between rounds: brokers that join together do not ask in step.
         self._random = Random()
 
+    @property
+    def is_asking(self) -> bool:
+        """Whether no member has taken the broker in yet."""
+        return self.stage == "asking"
+
     # --- steps --------------------------------------------------------------------------------
 
     def begin_again(self) -> None:
@@ -97,7 +100,8 @@ class Joining:
         self.stage, self._since_us = "asking", self._clock.now_us()
 
     def end(self) -> None:
-        """It is a member, as far as is known."""
+        """It is a member, as its state is still that of one."""
+        self._overlay.becomes_member()
         self.stage = ""
 
     async def find(self, probes: Probes) -> BrokerId:
@@ -154,14 +158,13 @@ class Joining:
             raise JoinAgainError(f"the link to {sponsor} does not come up") from None
         self._overlay.has_joined()
         self.problems.clear()
-        self.stage, self._since_us = "retained", self._clock.now_us()
+        self.stage, self._since_us = "answering", self._clock.now_us()
 
-    async def told(self, is_told: Callable[[], bool]) -> None:
-        """Wait for what is retained: clients of a new broker get it as elsewhere."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(RETAINED_S):
-                while not is_told():
-                    await asyncio.sleep(_POLL_S)
+    async def answered(self, is_told: Callable[[], bool]) -> None:
+        """Wait until a member has answered through the system, and has said what is retained."""
+        while not is_told():
+            await asyncio.sleep(_POLL_S)
+        self._overlay.becomes_member()
         self.stage = ""
 
     # --- what it says about itself ------------------------------------------------------------
@@ -177,8 +180,9 @@ class Joining:
                 return "its first link"
             case "left":
                 return f"a network: {self._broker} has left the network"
-            case "retained":
-                return "what is retained"
+            case "answering":
+                others = ", ".join(sorted(set(self._directory.addresses) - {self._broker}))
+                return f"an answer through the network from one of {others}"
         return ""
 
     def status(self) -> dict[str, Any]:
@@ -187,7 +191,7 @@ class Joining:
             "asking": "start one of these, or start this broker again with another --join",
             "linking": f"it asks again if the link is not up within {FIRST_LINK_S:g} s",
             "left": "to have it join again, start it with --join",
-            "retained": f"clients are let in after {RETAINED_S:g} s at the latest",
+            "answering": "it asks again and again; see what these brokers wait for",
         }
         since_us = self._clock.now_us() - self._since_us if self.stage else 0
         return {

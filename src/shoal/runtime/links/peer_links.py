@@ -151,6 +151,9 @@ class PeerLinks:
             if is_lasting and not link.is_lasting:
                 self._make_last(link, self.overlay.stamp(neighbour, now_us), address)
             return
+        if link is None and neighbour in self.overlay.neighbours(self._settings.neighbours):
+            self.start_link(neighbour)  # it has one record, whoever asks for it first
+            return
         if not self._dialling.knows(neighbour, address):
             opened_us = 0 if is_lasting else None
             self._node.bring(LinkChanged(neighbour, LinkState.FAILED, opened_us))

@@ -44,6 +44,8 @@ class _Contents(msgspec.Struct):
     ended: dict[BrokerId, int] = msgspec.field(default_factory=dict)
     brokers: dict[BrokerId, Whereabouts] = msgspec.field(default_factory=dict)
     facts: dict[str, Any] = msgspec.field(default_factory=dict)
+    is_founder: bool = True
+    is_member: bool = True
     joins: dict[BrokerId, str] | None = None
     left_us: int = 0
 
@@ -84,7 +86,11 @@ class Overlay:
         return self._contents.left_us > 0
 
     def begins_to_join(self, over: Mapping[BrokerId, str]) -> None:
-        """The broker is to join a network, until its first link has come up."""
+        """The broker is to join a network, until its first link has come up.
+
+        It is no founder of that network, also when it starts again, and not yet a member.
+        """
+        self._contents.is_founder = self._contents.is_member = False
         self._contents.joins, self._contents.left_us = dict(over), 0
         self._write()
 
@@ -154,6 +160,21 @@ class Overlay:
         self._write()
 
     @property
+    def is_founder(self) -> bool:
+        """Whether the broker was there when its network began; a broker that has joined was not."""
+        return self._contents.is_founder
+
+    @property
+    def is_member(self) -> bool:
+        """Whether the broker is a founder, or a member has answered it through the system."""
+        return self._contents.is_member
+
+    def becomes_member(self) -> None:
+        """A member has answered the broker through the system."""
+        self._contents.is_member = True
+        self._write()
+
+    @property
     def facts(self) -> Mapping[str, Any]:
         """What the system has said last that it must not forget."""
         return self._contents.facts
@@ -167,6 +188,7 @@ class Overlay:
         """The broker has left: if it ever comes again, it is a new one."""
         for each in (self.links, self.ended, self.brokers, self._contents.facts):
             each.clear()
+        self._contents.is_founder = self._contents.is_member = True
         self._contents.joins, self._contents.left_us = None, now_us
         self._write()
 

@@ -170,6 +170,11 @@ class Membership:
         if self.state is State.STARTING:
             for dispatcher in self._unanswered or node.dispatchers:
                 node.send(dispatcher, Hello(), now_us, out)
+            if now_us - node.table.born > node.parameters.failure_us:
+                # A link that lasts does not fail while its other end is down.
+                answering = {each for each in self._unanswered if each in node.linked}
+                self._unanswered = dict.fromkeys(sorted(answering))
+                self._begin(now_us, out)
             return
         self._write(now_us)
         self._round += 1

@@ -1,30 +1,11 @@
-"""How brokers agree on who is there: one of them, the manager, makes the next view.
-
-The manager is the first member by name that is there; it is linked to all.  Members tell it who is
-lost, comes or goes, again to its successor.  What it makes goes from neighbour to neighbour, and
-of two views the later one holds, whoever made it; who is alive and not in it asks to be taken in.
-No step waits for anybody: views need no agreement, as publications that are under way in one are
-sent again in the next.
-
-| who | hears | does |
-| --- | --- | --- |
-| a member | a link to a member is lost | sends nothing more over it in this view; LinkLost |
-| | LinkLost | passes it on to whom it takes for the manager |
-| | a later view, which has it | is in it; passes it on |
-| | a later view without it | passes it on; JoinWanted, unless it leaves |
-| | StayWanted, from who wanted to leave | forgets that |
-| | JoinWanted | passes it on to the manager, until there is a view with who wants it |
-| the manager | all that, for `gather_us` | makes a view of those that it is linked to |
-
-Source: DYNATOPS, section 5.1.2, has versions and a manager for changes of positions; here whoever
-joins, leaves or dies makes such a change, too.
-"""
+"""One member among the others: what it knows of them, and does (see the package's docstring)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from typing import Any
 
-from shoal.broker.effects import Effect, Left, LinkReady, LinkState, Send, SetTimer
+from shoal.broker.effects import Effect, Left, LinkReady, LinkState, Remember, Send, SetTimer
 from shoal.broker.strategy import BrokerContext, ProtocolError, unexpected
 from shoal.model import BrokerId
 from shoal.overlays.dynatops.members.links import OwnLinks
@@ -40,7 +21,7 @@ from shoal.overlays.dynatops.messages import (
     ViewSaid,
 )
 from shoal.overlays.dynatops.parameters import ViewParameters
-from shoal.overlays.dynatops.view import Age, Places, View
+from shoal.overlays.dynatops.view import Age, Places, View, known_view
 
 # The manager and who takes its place: everybody is linked to so many.
 MANAGERS = 2
@@ -88,9 +69,12 @@ class Membership:
         self.may_have_been = False
         first = parameters.brokers or tuple(sorted({self.broker, *context.neighbours}))
         view = View(0, "", first, per_gateway=parameters.per_gateway)
-        self.view: View | None = view if self.broker in first else None
-        self.latest = self.view
-        self.places = None if self.view is None else place(self.view)
+        self._stand(view if context.is_founder and self.broker in first else None)
+
+    def _stand(self, view: View | None) -> None:
+        """This broker starts in a view, or outside until members take it in."""
+        self.view = self.latest = view
+        self.places = None if view is None else self._place(view)
 
     @property
     def others(self) -> tuple[BrokerId, ...]:
@@ -106,8 +90,12 @@ class Membership:
 
     # --- inputs -------------------------------------------------------------------------------
 
-    def start(self, now_us: int, out: list[Effect]) -> None:
+    def start(self, facts: Mapping[str, Any], now_us: int, out: list[Effect]) -> None:
         self.life = now_us
+        known = known_view(facts, self._parameters.per_gateway)
+        if known is not None:
+            self.may_have_been = True
+            self._stand(known)
         if self.others:
             self._wait(now_us, out)
         for neighbour in self.links.linked:
@@ -196,6 +184,8 @@ class Membership:
     def _greeted(self, neighbour: BrokerId, life: int, out: list[Effect]) -> None:
         self.met[neighbour] = life
         known = self._lives.setdefault(neighbour, life)
+        if known != life:
+            self._leavers.discard(neighbour)  # its earlier life wanted to leave
         if known == life:
             self._down.discard(neighbour)
         elif neighbour in self.others:
@@ -407,6 +397,7 @@ class Membership:
         self._has_asked = False
         self.view = view
         self.places = self._place(view)
+        out.append(Remember(view.facts))
         self.links.broken.clear()
         self._lost_elsewhere.clear()
         self._is_renewing = False

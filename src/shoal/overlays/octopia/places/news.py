@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
+import msgspec
+
 from shoal.broker.effects import Effect, Remember, Send
 from shoal.model import BrokerId
 from shoal.overlays.octopia.places.roster import Place, Places, Roster, Stay
@@ -16,8 +18,16 @@ from shoal.overlays.octopia.places.roster import Place, Places, Roster, Stay
 class News:
     """`linked` are all neighbours, those without a place too."""
 
-    def __init__(self, broker: BrokerId, roster: Roster, linked: Collection[BrokerId]) -> None:
+    def __init__(
+        self,
+        broker: BrokerId,
+        roster: Roster,
+        linked: Collection[BrokerId],
+        wanted: Place | None = None,
+    ) -> None:
+        """`wanted` is the place that this broker asks for when it joins, if it names one."""
         self._broker = broker
+        self._wanted = wanted
         self._roster = roster
         self._linked = linked
 
@@ -55,11 +65,13 @@ class News:
     def come(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
         """This broker joins at a neighbour: a region of its own would be below that one's."""
         product, own = self._roster.product, self._roster.places.get(self._broker)
-        parent = 0
-        if neighbour in product:
-            parent = product.position(neighbour).region
         version = now_us if own is None else max(now_us, own.version + 1)
-        self._hear_and_say([Place(self._broker, version, Stay.COMES, parent=parent)], out)
+        if self._wanted is not None:
+            place = msgspec.structs.replace(self._wanted, version=version)
+        else:
+            parent = product.position(neighbour).region if neighbour in product else 0
+            place = Place(self._broker, version, Stay.COMES, parent=parent)
+        self._hear_and_say([place], out)
 
     def stay(self, now_us: int, out: list[Effect]) -> list[Place]:
         """This broker, which was to go in an earlier life, does not; what is new of that."""

@@ -3,12 +3,13 @@
 Every broker knows all places, and says what is new of them to all its neighbours; of two words
 about a broker the later version holds, so they may come over any links in any order.  What would
 clash if two decided it, one broker decides: the first that stays (the *registrar*) gives a place to
-who comes without one, and lets one broker go at a time.
+a broker that joins, and lets one broker go at a time.  A broker that has left and joins again is a
+new one: its place, and since when it has it, are the registrar's.
 
 | state | from | then |
 | --- | --- | --- |
-| wants a place | who comes, of itself | the registrar gives it the first that is free |
-| there | the registrar, or its network file | |
+| wants a place, or the one it names | who comes, of itself | it gets that, or the first free one |
+| there | the registrar; of a founder the network file | |
 | wants to go | itself | the registrar lets it, when nobody else goes |
 | goes | the registrar | others do without it; see `departing.py` |
 | left | itself, when nothing depends on it | its place is free |
@@ -48,7 +49,7 @@ class Place(msgspec.Struct, frozen=True, array_like=True):
 
     version  of two words the higher one holds; about when it was said, in µs
     since    when it came, in µs; 0: it was there from the beginning
-    region   -1: it has none
+    region   -1: it has none; of one that comes: the place that it wants, if it is free
     parent   the region above its own; of one that comes: above the new one that it may open
     """
 
@@ -59,6 +60,10 @@ class Place(msgspec.Struct, frozen=True, array_like=True):
     region: int = NOWHERE
     cluster: int = NOWHERE
     parent: int = NOWHERE
+
+    @property
+    def comes(self) -> bool:
+        return self.stay is Stay.COMES
 
     @property
     def position(self) -> Position | None:
@@ -148,7 +153,8 @@ class Roster:
     @property
     def knows_founders(self) -> bool:
         """Whether it knows who was there from the beginning."""
-        return any(place.since == 0 and place.position for place in self.places.values())
+        places = self.places.values()
+        return any(each.since == 0 and each.position for each in places if not each.comes)
 
     def changed(self, broker: BrokerId, now_us: int, stay: Stay) -> Place:
         """The next word about a broker."""
@@ -187,9 +193,12 @@ class Roster:
 
     def _give(self, place: Place, now_us: int) -> Place:
         since = max([now_us, *(each.since + 1 for each in self.places.values())])
-        free = self.product.free_position()
-        region, cluster = free or Position(self.product.regions, 0)
-        parent = self.product.parent(region) if free else max(0, place.parent)
+        product, wanted = self.product, place.position
+        if wanted is None or product.at(wanted) is not None:
+            wanted = product.free_position()
+        region, cluster = wanted or Position(product.regions, 0)
+        is_known = region < product.regions
+        parent = product.parent(region) if is_known else min(max(0, place.parent), region - 1)
         return Place(
             place.broker,
             max(now_us, place.version + 1),
@@ -204,6 +213,16 @@ class Roster:
 def known_places(facts: Mapping[str, Any]) -> list[Place]:
     """What a broker remembers of an earlier life."""
     return msgspec.convert(facts.get("places", []), list[Place])
+
+
+def wanted_place(broker: BrokerId, product: Product) -> Place | None:
+    """The place that the rows of its network file name for a broker that joins."""
+    if broker not in product:
+        return None
+    region, cluster = product.position(broker)
+    parent = product.parent(region)
+    above = NOWHERE if parent is None else parent
+    return Place(broker, 0, Stay.COMES, 0, region, cluster, above)
 
 
 def _is_sound(place: Place) -> bool:

@@ -2,7 +2,8 @@
 
 Both ends of a link remember whether it belongs to the tree, and since when; of two words the later
 holds.  A broker that starts anew has it from what it asked its driver to remember, and of links of
-which it said nothing what its driver knows by itself: these are of before all time.
+which it said nothing what its driver knows by itself: at a founder these are of before all time, at
+a broker that joins of its first start, later than anything agreed with an earlier one of its name.
 
 What became of the last exchanges with its part it can tell those who were away then.
 """
@@ -35,8 +36,15 @@ class Memory:
     `also` has what else of the broker's must outlast its process.
     """
 
-    def __init__(self, given: Iterable[BrokerId], also: Callable[[], Mapping[str, Any]]) -> None:
+    def __init__(
+        self,
+        given: Iterable[BrokerId],
+        also: Callable[[], Mapping[str, Any]],
+        *,
+        is_founder: bool = True,
+    ) -> None:
         self._also = also
+        self._is_founder = is_founder
         self._given = tuple(given)
         self._rows = dict.fromkeys(self._given, Standing(True, 0))
         self._unknown = UNHEARD if self._rows else UNKNOWN
@@ -44,8 +52,10 @@ class Memory:
         self.verdicts: list[Verdict] = []
         self._is_said = True
 
-    def start(self, facts: Mapping[str, Any]) -> list[BrokerId]:
+    def start(self, facts: Mapping[str, Any], now_us: int) -> list[BrokerId]:
         """What was to be remembered, if anything was; the neighbours that nobody else knows."""
+        if not self._is_founder:
+            self._rows = dict.fromkeys(self._given, Standing(True, now_us))
         for neighbour, row in facts.get(STANDINGS, {}).items():
             self._rows[neighbour] = msgspec.convert(row, Standing)
         # The first that is to be remembered are all that are given; so any other is none.

@@ -78,7 +78,9 @@ class Overlay:
         tree.surround(self)
         self._listener = listener
         self.memory = Memory(
-            (*context.neighbours, *context.expected), lambda: {CHANGES: tree.changes.facts}
+            (*context.neighbours, *context.expected),
+            lambda: {CHANGES: tree.changes.facts},
+            is_founder=context.is_founder,
         )
         self._ring = QuietRing(context.broker, self, LateVerdicts(self.memory, self._put_late))
         self.healing = Healing(context.broker, self, may_link)
@@ -94,7 +96,7 @@ class Overlay:
     # --- inputs -------------------------------------------------------------------------------
 
     def start(self, started: Started, now_us: int, out: list[Effect]) -> None:
-        unknown = self.memory.start(started.facts)
+        unknown = self.memory.start(started.facts, now_us)
         for verdict in self.memory.verdicts:
             self._ring.verdicts.remember(verdict)
         self._routing.start(started, now_us, out)

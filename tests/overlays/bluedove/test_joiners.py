@@ -1,0 +1,48 @@
+"""A joiner of a cluster: what it learns as it starts, and for whom it waits."""
+
+from __future__ import annotations
+
+from shoal.broker.effects import (
+    LinkChanged,
+    LinkState,
+    OpenLink,
+    Received,
+    Remember,
+    Started,
+    TimerFired,
+)
+from shoal.broker.machine import Broker
+from shoal.overlays.bluedove.cluster.members import WHOLE, Member
+from shoal.overlays.bluedove.messages import News, Welcome
+from shoal.overlays.bluedove.parameters import Parameters
+from shoal.overlays.registry import strategy_factory
+
+LATE_US = Parameters().failure_us + 10
+B1 = Member(broker="B1", generation=1, version=1, segments=(WHOLE,))
+
+
+def joiner(*expected: str) -> Broker:
+    factory = strategy_factory("bluedove")
+    return Broker("J1", (), factory, expected=expected, is_founder=False)
+
+
+def test_a_joiner_remembers_the_dispatchers_that_it_has_heard_of() -> None:
+    machine = joiner("B2")
+    machine.handle(Started(), 1)
+    machine.handle(LinkChanged("B2", LinkState.UP), 2)
+    effects = machine.handle(Received("B2", News((B1,))), 3)
+    assert Remember({"dispatchers": ["B1", "B2", "J1"]}) in effects
+    assert OpenLink("B1") in effects
+
+
+def test_a_joiner_that_starts_again_waits_for_no_broker_that_stays_away() -> None:
+    """A link that lasts does not fail as long as its other end is down."""
+    machine = joiner("B2")
+    effects = machine.handle(Started(facts={"dispatchers": ["B1", "J1"]}), 1)
+    assert {each.neighbour for each in effects if isinstance(each, OpenLink)} == {"B1", "B2"}
+    machine.handle(LinkChanged("B1", LinkState.UP), 2)
+    machine.handle(Received("B1", News((B1,))), 3)
+    machine.handle(Received("B1", Welcome(False, (B1,))), 4)
+    assert "B2" in machine.awaited
+    machine.handle(TimerFired(("gossip",)), LATE_US)
+    assert "B2" not in machine.awaited
