@@ -50,6 +50,7 @@ class World(NamedTuple):
     lasting  links that come up again
     ending   links that are to end
     broken   the link that is cut
+    late     links that a broker had asked for as it was killed, and may be there when it is back
     holds    for each broker, from whom it takes messages; None: from everybody
     facts    for each broker, the input with which it would start again
     unsent   for each way the publications that are not settled, with their numbers and whether
@@ -63,6 +64,7 @@ class World(NamedTuple):
     holds: tuple[tuple[str, ...] | None, ...]
     facts: tuple[int, ...]
     unsent: tuple[tuple[tuple[int, int, bool], ...], ...]
+    late: frozenset[Pair] = frozenset()
 
 
 class Even(Random):
@@ -393,9 +395,12 @@ class Disks(Network):
 
     def crash(self, draft: Draft, name: str) -> None:
         """A broker is killed, and what is not on its disk is lost."""
-        who = self.index[name]
+        who, world = self.index[name], self.world(draft)
         for other in self.names:
             if other != name:
+                ends = frozenset((name, other))
+                if ends in world.linked - world.lasting and draft.queues[self.ways[other, name]]:
+                    self.change(draft, late=self.world(draft).late | {ends})
                 self.unlink(draft, name, other, other)
                 self._forget(draft, self.ways[name, other])
         self.kill(draft, name)
@@ -435,8 +440,10 @@ class Disks(Network):
                 self.crash(draft, name)
                 yield ("dies having written of", queue[0], way, most), draft.state()
 
-    def restart(self, draft: Draft, name: str) -> None:
+    def restart(self, draft: Draft, name: str, *, has_late: bool) -> None:
         """It starts with what its disk has."""
+        late = self.world(draft).late
+        self.change(draft, late=frozenset())
         who, world = self.index[name], self.world(draft)
         others = sorted(other for ends in world.lasting if name in ends for other in ends - {name})
         draft.lives[who] = self.fresh(name, (), tuple(others))
@@ -449,6 +456,10 @@ class Disks(Network):
                 self.refuse(draft, name, other)
             else:
                 self._come_up(draft, name, other)
+        for ends in sorted(late - self.world(draft).linked, key=sorted) if has_late else ():
+            (other,) = ends - {name}
+            if self.is_alive(draft, other):
+                self.link(draft, name, other)
 
     # --- in words -----------------------------------------------------------------------------
 

@@ -281,13 +281,13 @@ class Leaves(Disks):
             self.mend(draft)
             yield ("mended",), draft.state()
         for who, name in enumerate(self.names):
-            if state.lives[who] == DOWN:
+            for has_late in (False, True) if state.lives[who] == DOWN else ():
                 draft = Draft(state)
-                self.restart(draft, name)
+                self.restart(draft, name, has_late=has_late)
                 for client, request in self._clients(draft, name):
                     self._ask(draft, name, client, request)
                 self.settle(draft)
-                yield (name, "starts"), draft.state()
+                yield (name, "starts", *["with late links"] * has_late), draft.state()
 
     # --- judging ------------------------------------------------------------------------------
 

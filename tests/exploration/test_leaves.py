@@ -152,6 +152,10 @@ def opens_over_a_link_that_ends(patch: Patch) -> None:
     patch.setattr(Coordinator, "__init__", make)
 
 
+def keeps_links_that_nobody_wants(patch: Patch) -> None:
+    patch.setattr(Coordinator, "opened", Coordinator._link_up)
+
+
 MUTANTS: list[tuple[Callable[[Patch], None], Play]] = [
     (no_vote_on_disk, Play(fault=("broker", "B"))),
     (no_decision_on_disk, Play(fault=("broker", "A"))),
@@ -163,6 +167,7 @@ MUTANTS: list[tuple[Callable[[Patch], None], Play]] = [
     (no_answer, Play(fault=("broker", "A"))),
     (no_elsewhere, Play(joins=("J", "B"))),
     (does_not_follow, Play(publications=1)),
+    (keeps_links_that_nobody_wants, Play(fault=("broker", "A"))),
     (opens_over_a_link_that_ends, Play(fault=("broker", "B"))),
 ]
 
