@@ -112,6 +112,8 @@ class Leaving:
 
         Of a leave that is under way, only treat these as dead.
         """
+        if self._has_left:
+            return ""  # its process is about to end
         # A broker that has just started may not know yet who could take its place.
         with suppress(TimeoutError):
             async with asyncio.timeout(OBSTACLE_S):
