@@ -194,9 +194,7 @@ class Broker:
                 self._strategy.timer(key, now_us, out)
             case LinkChanged(neighbour, LinkState.UP | LinkState.FAILED as state, None):
                 self._strategy.passing_link(neighbour, state, now_us, out)
-            case LinkChanged(neighbour, state, opened_us):
-                if state is LinkState.UP and opened_us:
-                    self._strategy.link_opened(neighbour, opened_us, now_us, out)
+            case LinkChanged(neighbour, state):
                 self._strategy.link(neighbour, state, now_us, out)
             case Returned(neighbour, carrier):
                 self._strategy.returned(neighbour, carrier, now_us, out)

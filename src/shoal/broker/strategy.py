@@ -139,11 +139,6 @@ class Strategy(Protocol):
     def link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
         """The link to a neighbour came up, failed or ended."""
 
-    def link_opened(
-        self, neighbour: BrokerId, opened_us: int, now_us: int, out: list[Effect]
-    ) -> None:
-        """A link that comes up next was opened on purpose then: of two words the later holds."""
-
     def passing_link(
         self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]
     ) -> None:
@@ -260,10 +255,6 @@ class BaseStrategy:
     def start(self, started: Started, now_us: int, out: list[Effect]) -> None: ...
 
     def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None: ...
-
-    def link_opened(
-        self, neighbour: BrokerId, opened_us: int, now_us: int, out: list[Effect]
-    ) -> None: ...
 
     def passing_link(
         self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]

@@ -178,11 +178,6 @@ class SelfOrganising(AroundTree):
         else:
             self.overlay.timer(key, now_us, out)
 
-    def link_opened(
-        self, neighbour: BrokerId, opened_us: int, now_us: int, out: list[Effect]
-    ) -> None:
-        self.overlay.link_opened(neighbour, opened_us, out)
-
     def link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
         self.overlay.link(neighbour, state, now_us, out)
         self.decisions.linked(now_us)

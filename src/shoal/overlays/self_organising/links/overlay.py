@@ -145,13 +145,6 @@ class Overlay:
             self._waiting.later(now_us, out, self._routing.timer, key)
         self.memory.say(out)
 
-    def link_opened(self, neighbour: BrokerId, opened_us: int, out: list[Effect]) -> None:
-        """A link was opened on purpose, as one of the tree's, perhaps after it had been none."""
-        known = self.memory.standing(neighbour)
-        if not known.is_in and known.since_us < opened_us:
-            self.memory.put(neighbour, Standing(True, opened_us))
-            self.memory.say(out)
-
     def link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
         self._link(neighbour, state, now_us, out)
         self.memory.say(out)
