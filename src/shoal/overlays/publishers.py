@@ -41,6 +41,10 @@ class LocalPublishers:
         """Whether the client has advertised here and not left."""
         return client in self._promises
 
+    def __len__(self) -> int:
+        """How many clients publish here."""
+        return len(self._promises)
+
     def attach(self, client: ClientId, advertisements: Iterable[Advertisement]) -> None:
         """Let a client publish here what these advertisements promise."""
         promises = self._promises.setdefault(client, MatchIndex())

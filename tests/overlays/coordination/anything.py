@@ -46,12 +46,13 @@ def change_messages(
     )
     changes = st.one_of(sensible, st.builds(Change, brokers, numbers, brokers, several))
     return {
-        **{kind: st.builds(kind, keys) for kind in (Abort, Installed, Query, Flushed)},
+        **{kind: st.builds(kind, keys) for kind in (Abort, Installed, Flushed)},
         LeaveWanted: st.builds(LeaveWanted, numbers, several),
         NotNow: st.builds(NotNow, numbers, names),
         Prepare: st.builds(Prepare, changes),
         Ready: st.builds(Ready, keys, numbers, st.builds(Facts, sides, moves)),
         Refuse: st.builds(Refuse, keys, names),
+        Query: st.builds(Query, changes),
         Decide: st.builds(Decide, changes, numbers),
         Elsewhere: st.builds(Elsewhere, brokers),
     }
