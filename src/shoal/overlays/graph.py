@@ -116,6 +116,9 @@ class GraphStrategy(BaseStrategy):
             self.changes.link(neighbour, state, now_us, out)
             return
         self._up.add(neighbour)
+        if self.changes.is_out or self.changes.has_left(neighbour):
+            # It is up anew, with nothing in it, and belongs to the overlay no more.
+            self._remove_neighbour(neighbour, LinkState.FAILED, now_us, out)
         if not self.changes.link(neighbour, state, now_us, out):
             self._add_neighbour(neighbour, now_us, out)
 
