@@ -13,10 +13,7 @@ link that has failed or ended did not settle comes back to the machine (`Returne
 from __future__ import annotations
 
 from collections.abc import Iterator
-from random import Random
-from typing import Any, NamedTuple
-
-import msgspec
+from typing import Any
 
 from shoal.broker.effects import (
     Departed,
@@ -35,54 +32,9 @@ from shoal.broker.effects import (
     Started,
 )
 from shoal.broker.messages import PublicationBatch
-from shoal.broker.strategy import BrokerContext, Strategy, StrategyFactory
+from shoal.broker.strategy import StrategyFactory
+from tests.exploration.around import DOWN, World, evenly
 from tests.exploration.network import DEAD, Draft, Ends, Network, State
-
-# A broker that is killed, and may start again.
-DOWN = -2
-Pair = frozenset[str]
-
-
-class World(NamedTuple):
-    """What is so around the machines.
-
-    linked   links that are up, or about to be
-    lasting  links that come up again
-    ending   links that are to end
-    broken   the link that is cut
-    holds    for each broker, from whom it takes messages; None: from everybody
-    facts    for each broker, the input with which it would start again
-    unsent   for each way the publications that are not settled, with their numbers and whether
-             they are handled there
-    """
-
-    linked: frozenset[Pair]
-    lasting: frozenset[Pair]
-    ending: frozenset[Pair]
-    broken: Pair | None
-    holds: tuple[tuple[str, ...] | None, ...]
-    facts: tuple[int, ...]
-    unsent: tuple[tuple[tuple[int, int, bool], ...], ...]
-
-
-class Even(Random):
-    """Randomness without any: a broker waits as long each time, and no two wait equally long."""
-
-    def __init__(self, broker: str) -> None:
-        super().__init__(0)
-        self._more = sum(broker.encode()) % 16
-
-    def randint(self, a: int, b: int) -> int:
-        return a + (b - a) * self._more // 16
-
-
-def evenly(system: StrategyFactory) -> StrategyFactory:
-    """The same system, whose brokers choose nothing by chance."""
-
-    def made(context: BrokerContext) -> Strategy:
-        return system(msgspec.structs.replace(context, random=Even(context.broker)))
-
-    return made
 
 
 class Disks(Network):
@@ -393,9 +345,12 @@ class Disks(Network):
 
     def crash(self, draft: Draft, name: str) -> None:
         """A broker is killed, and what is not on its disk is lost."""
-        who = self.index[name]
+        who, world = self.index[name], self.world(draft)
         for other in self.names:
             if other != name:
+                ends = frozenset((name, other))
+                if ends in world.linked - world.lasting and draft.queues[self.ways[other, name]]:
+                    self.change(draft, late=self.world(draft).late | {ends})
                 self.unlink(draft, name, other, other)
                 self._forget(draft, self.ways[name, other])
         self.kill(draft, name)
@@ -404,40 +359,41 @@ class Disks(Network):
         self.change(draft, holds=(*holds[:who], None, *holds[who + 1 :]))
         self.settle(draft)
 
-    def write(self, draft: Draft, who: int, input: int) -> bool:
-        """The broker handles an input as far as its disk has it; whether there is anything."""
+    def write(self, draft: Draft, who: int, input: int, most: int) -> int:
+        """The broker writes what an input asks for, as far as it comes; how much there is."""
         step = self.lives.take(draft.lives[who], input, draft.now_us)
-        name, is_new = self.names[who], False
+        name, found = self.names[who], 0
         for effect in step.effects:
+            world = self.world(draft)
             match effect:
-                case "remember", _:
+                case "remember", _ if (found := found + 1) <= most:
                     self.carry_out(draft, who, effect)
-                    is_new = True
-                case "open", other, True if draft.lives[self.index[other]] != DEAD:
-                    ends = frozenset((name, other))
-                    self.change(draft, lasting=self.world(draft).lasting | {ends})
-                    is_new = True
-                case "end", other:
-                    ends = frozenset((name, other))
-                    self.change(draft, lasting=self.world(draft).lasting - {ends})
-                    is_new = True
-        return is_new
+                case "open", other, True if (found := found + 1) <= most:
+                    if draft.lives[self.index[other]] != DEAD:
+                        self.change(draft, lasting=world.lasting | {frozenset((name, other))})
+                case "end", other if (found := found + 1) <= most:
+                    self.change(draft, lasting=world.lasting - {frozenset((name, other))})
+        return found
 
     def crashes(self, state: State, name: str) -> Iterator[tuple[object, State]]:
-        """It is killed now, or as it has written what comes of its next input."""
+        """It is killed now, or as it writes what comes of its next input: each to a file."""
         draft = Draft(state)
         self.crash(draft, name)
         yield ("dies:", name), draft.state()
         who = self.index[name]
         for way, queue in enumerate(state.queues):
-            if self.targets[way] == who and queue and self.arrives(state, way, queue[0]):
+            if self.targets[way] != who or not queue or not self.arrives(state, way, queue[0]):
+                continue
+            for most in range(1, self.write(Draft(state), who, queue[0], 0) + 1):
                 draft = Draft(state)
-                if self.write(draft, who, queue[0]):
-                    self.crash(draft, name)
-                    yield ("dies having written of", queue[0], way), draft.state()
+                self.write(draft, who, queue[0], most)
+                self.crash(draft, name)
+                yield ("dies having written of", queue[0], way, most), draft.state()
 
-    def restart(self, draft: Draft, name: str) -> None:
+    def restart(self, draft: Draft, name: str, *, has_late: bool) -> None:
         """It starts with what its disk has."""
+        late = self.world(draft).late
+        self.change(draft, late=frozenset())
         who, world = self.index[name], self.world(draft)
         others = sorted(other for ends in world.lasting if name in ends for other in ends - {name})
         draft.lives[who] = self.fresh(name, (), tuple(others))
@@ -450,12 +406,16 @@ class Disks(Network):
                 self.refuse(draft, name, other)
             else:
                 self._come_up(draft, name, other)
+        for ends in sorted(late - self.world(draft).linked, key=sorted) if has_late else ():
+            (other,) = ends - {name}
+            if self.is_alive(draft, other):
+                self.link(draft, name, other)
 
     # --- in words -----------------------------------------------------------------------------
 
     def describe(self, what: Any) -> str:
         match what:
-            case "dies having written of", input, way:
+            case "dies having written of", input, way, most:
                 of = super().describe(("arrives", input, way))
-                return f"{self._ends[way][1]} dies having written of {of}"
+                return f"{self._ends[way][1]} dies having written {most} times of {of}"
         return super().describe(what)

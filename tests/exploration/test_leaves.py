@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from shoal.broker.effects import CancelTimer
 from shoal.overlays.coordination.coordinator import DECISIONS, VOTE, Coordinator
 from shoal.overlays.tree import contraction
 from shoal.overlays.tree.contraction import Contraction
+from shoal.overlays.tree.propagation import Propagation
 from shoal.overlays.tree.routing import TreeRouting
 from tests.exploration.leaves import LONG, STAR, Leaves, Play
 
@@ -19,6 +21,9 @@ TO_A = {"publishing": "C", "subscribing": "A"}
 PAIR = (("A", "B"),)
 # C asks A to decide, and D asks B, at once.
 CROSSED = (("A", "C"), ("C", "D"), ("D", "B"))
+
+# D's subscription is covered by C's, which goes, at B; the publisher lies beyond A.
+COVERED = Play((*STAR, ("A", "E")), publishing="E", subscribing="D", goes="C", covering=True)
 
 
 def explored(play: Play, most: int = 400_000) -> None:
@@ -51,7 +56,6 @@ QUICK = {
     "two neighbours": Play(LONG, ("B", "C"), subscribing="D"),
     "two neighbours, crossed": Play(CROSSED, ("C", "D"), subscribing="B"),
     "a star": Play(STAR),
-    "a broker joins": Play(joins=("J", "B")),
     **{f"{' '.join(each)}": Play(fault=each) for each in (*links("AB", "BC", "AC"), EARLY)},
     **{f"{' '.join(each)}": Play(fault=each) for each in brokers("AC")},
     "a publication, A - C breaks": Play(publications=1, fault=("link", "A", "C"), **TO_C),
@@ -75,6 +79,55 @@ QUICK = {
 @pytest.mark.parametrize("play", QUICK.values(), ids=QUICK)
 def test_a_leave(play: Play) -> None:
     explored(play)
+
+
+SOAK = {
+    "a broker joins": Play(joins=("J", "B")),
+    "a star, covered": COVERED,
+    "broker B": Play(fault=("broker", "B")),
+    **{
+        f"a publication at {way['publishing']}, {' '.join(each)}": Play(
+            publications=1,
+            fault=each,
+            **way,  # type: ignore[arg-type]
+        )
+        for way in (TO_C, TO_A)
+        for each in links("AB", "BC")
+    },
+    "a star, a publication": Play(STAR, publications=1),
+    "a star, subscriptions come and go": Play(STAR, comes="D", goes="C"),
+    **{f"a star, {' '.join(each)}": Play(STAR, fault=each) for each in links("BC", "AC")},
+    "two neighbours, crossed, link B C": Play(
+        CROSSED, ("C", "D"), subscribing="B", fault=("link", "B", "C")
+    ),
+}
+# There are too many states: the nearest are explored.
+NEAREST = {
+    **{
+        f"a star, {' '.join(each)}": Play(STAR, fault=each)
+        for each in (*links("AB"), *brokers("ABC"), EARLY)
+    },
+    **{
+        f"a broker joins, {' '.join(each)}": Play(joins=("J", "B"), fault=each)
+        for each in (*links("BJ", "AB"), *brokers("JAB"), EARLY)
+    },
+    "two neighbours, crossed, a publication": Play(
+        CROSSED, ("C", "D"), publications=1, subscribing="B"
+    ),
+}
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("play", SOAK.values(), ids=SOAK)
+def test_a_leave_among_many(play: Play) -> None:
+    explored(play, 1_000_000)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("play", NEAREST.values(), ids=NEAREST)
+def test_the_nearest_states_of_a_leave(play: Play) -> None:
+    with suppress(OverflowError):
+        explored(play, 500_000)
 
 
 # --- rules left out -------------------------------------------------------------------------------
@@ -152,6 +205,14 @@ def opens_over_a_link_that_ends(patch: Patch) -> None:
     patch.setattr(Coordinator, "__init__", make)
 
 
+def does_not_restate(patch: Patch) -> None:
+    patch.setattr(Propagation, "restate", lambda *arguments: None)
+
+
+def keeps_links_that_nobody_wants(patch: Patch) -> None:
+    patch.setattr(Coordinator, "opened", Coordinator._link_up)
+
+
 MUTANTS: list[tuple[Callable[[Patch], None], Play]] = [
     (no_vote_on_disk, Play(fault=("broker", "B"))),
     (no_decision_on_disk, Play(fault=("broker", "A"))),
@@ -167,7 +228,16 @@ MUTANTS: list[tuple[Callable[[Patch], None], Play]] = [
 ]
 
 
-@pytest.mark.parametrize(("mutant", "play"), MUTANTS)
+LONG_MUTANTS: list[tuple[Callable[[Patch], None], Play]] = [
+    (does_not_restate, COVERED),
+    (keeps_links_that_nobody_wants, Play(fault=("broker", "A"))),
+]
+
+
+@pytest.mark.parametrize(
+    ("mutant", "play"),
+    [*MUTANTS, *(pytest.param(*each, marks=pytest.mark.soak) for each in LONG_MUTANTS)],
+)
 def test_a_rule_that_is_left_out_is_missed(
     mutant: Callable[[Patch], None], play: Play, monkeypatch: Patch
 ) -> None:

@@ -244,8 +244,8 @@ class BrokerService:
             self.leaving.resume()
         else:
             await self._listeners.let_clients_in()
-        if self._is_networked:
-            self._rejoining.start()
+        if self._is_networked and not SYSTEMS[self.network.system].shape.opens_links:
+            self._rejoining.start()  # else its machine opens links by itself
         for stranger in self.network.strangers(where.name for where in self.directory.places):
             _log.warning("a parameter names a broker that is not there", extra={"what": stranger})
         _log.info("started", extra={key: str(where) for key, where in self.listening.items()})
@@ -363,6 +363,8 @@ class BrokerService:
 
     def missing(self) -> list[str]:
         """What is not there yet for this broker to do all it should."""
+        if self.joining.stage == "left":
+            return [self.joining.problem]
         found = [each for each in (self.joining.problem, self._isolation.problem) if each]
         found += [
             f"link to {row['neighbour']}" + (f" ({row['problem']})" if row["problem"] else "")

@@ -44,15 +44,17 @@ def change_messages(
             Change("B1", 1, "B0", ()),
         ]
     )
-    changes = st.one_of(sensible, st.builds(Change, brokers, numbers, brokers, several))
+    changes = st.one_of(
+        sensible, st.builds(Change, brokers, numbers, brokers, several, st.booleans())
+    )
     return {
         **{kind: st.builds(kind, keys) for kind in (Abort, Installed, Flushed)},
         LeaveWanted: st.builds(LeaveWanted, numbers, several),
         NotNow: st.builds(NotNow, numbers, names),
+        Query: st.builds(Query, changes),
         Prepare: st.builds(Prepare, changes),
         Ready: st.builds(Ready, keys, numbers, st.builds(Facts, sides, moves)),
-        Refuse: st.builds(Refuse, keys, names),
-        Query: st.builds(Query, changes),
+        Refuse: st.builds(Refuse, keys, names, st.booleans()),
         Decide: st.builds(Decide, changes, numbers),
         Elsewhere: st.builds(Elsewhere, brokers),
     }

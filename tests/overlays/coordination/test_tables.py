@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from shoal.broker.effects import Effect, LinkChanged, LinkState
-from shoal.broker.messages import Advertise, Publish, Subscribe
+from shoal.broker.messages import Advertise, Publish, Subscribe, Unsubscribe
 from shoal.matching import matches
 from shoal.overlays.coordination.messages import MESSAGES, Change
 from shoal.overlays.registry import SYSTEMS
@@ -79,6 +79,12 @@ def test_tables_that_turn_are_the_oracles_of_the_new_tree(seed: int, covering: b
         stage.handle(other, LinkChanged(decider, LinkState.UP))
     stage.settle()
     assert not stage.problems(advertised, interests, edges)
+    # What a subscription covers is not sent on, until that one goes.
+    gone = [each for each in interests if random.random() < 0.5]
+    for interest, home in gone:
+        stage.ask(home, interest.client, Unsubscribe(interest.id))
+    stage.settle()
+    assert not stage.problems(advertised, [each for each in interests if each not in gone], edges)
 
 
 def publish_fives(stage: Stage, advertised: list[Any]) -> list[str]:

@@ -122,10 +122,10 @@ def test_who_has_forgotten_a_link_does_not_say_that_it_has_gone() -> None:
 def test_the_link_of_a_broker_that_joins_again_is_none_of_its_earlier_life() -> None:
     """The other end remembers that the link of the earlier one has ended."""
     ended = Standing(False, 900)
-    joiner = Memory(["B1"], is_founder=False)
+    joiner = Memory(["B1"], dict, is_founder=False)
     joiner.start({}, 1_000)
     assert joiner.agree("B1", ended) == Standing(True, 1_000)
     # When it starts again it knows what it has agreed.
-    again = Memory(["B1"], is_founder=False)
+    again = Memory(["B1"], dict, is_founder=False)
     again.start({STANDINGS: {"B1": msgspec.to_builtins(Standing(False, 1_100))}}, 2_000)
     assert not again.standing("B1").is_in

@@ -98,7 +98,10 @@ async def test_a_broker_joins_and_leaves_and_may_come_again(tmp_path: Path) -> N
             await new.stop()
             await until(lambda: two.links.neighbours == ["B1"])
             await until(lambda: "B9" not in [row["broker"] for row in one.status()["brokers"]])
-            assert not (tmp_path / "B9" / "overlay.json").exists()
+            again = BrokerService(with_new(network, "B9"), "B9")
+            await again.start()
+            assert again.missing() == ["membership: B9 has left the network"]
+            await again.stop()
 
 
 @on_asyncio

@@ -196,6 +196,8 @@ class Coordinator:
         self.problem = ""
         # Links of changes that were not made, and to brokers that leave, that have yet to end.
         self._ending: set[BrokerId] = set()
+        # Links that do not last, and since when they are up.
+        self._passing: dict[BrokerId, int] = {}
         # Links that have to end before this broker has left.
         self._links: set[BrokerId] = set()
         self._is_ending = False
@@ -345,6 +347,7 @@ class Coordinator:
 
     def opened(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> bool:
         """A link is up that does not last; whether a change has opened it."""
+        self._passing[neighbour] = now_us
         return self._link_up(neighbour, now_us, out)
 
     def failed(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
@@ -467,6 +470,11 @@ class Coordinator:
         if left:
             reason = f"its link to {left[0]} has yet to end"
             out.append(Send(leaver, NotNow(message.attempt, reason)))
+            for each in left:
+                # No decider waits for so long: its opener has been killed, and knows of none.
+                if now_us - self._passing.get(each, now_us) > PATIENCE_US:
+                    out.append(EndLink(each))
+                    self._ending.add(each)
             return
         self._asked_by = message.attempt
         self._begin(leaver, message.others, now_us, out, is_dead=False)
@@ -784,6 +792,7 @@ class Coordinator:
         change, is_taken = self._change, self.has_left(neighbour) or self.opens(neighbour)
         is_taken |= neighbour in self._ending and state is LinkState.FAILED
         self._ending.discard(neighbour)
+        self._passing.pop(neighbour, None)
         if self.stage is Stage.OUT:
             assert change is not None
             is_last = state is LinkState.ENDED or self._is_ending

@@ -110,6 +110,10 @@ class Contraction:
         tables.count_moves(facts.moves)
         tables.forget_told(leaver)
         propagation.relink(leaver, change.others)
+        # Rows that are new here were covered on their way; the ends of new links say all anyway.
+        told = [each for each in propagation.neighbours if each not in change.others]
+        ids = [each.id for side in facts.sides for each in side.subscriptions]
+        propagation.restate(told, ids, out)
         propagation.turned = {leaver: change.others}
         out.append(Recall(leaver, moves=change.is_dead))
         propagation.forget(leaver, out)

@@ -413,7 +413,7 @@ class TreeRouting(PlainLinks, BaseStrategy):
         self, change: Change, facts: Facts, at_us: int, now_us: int, out: list[Effect]
     ) -> None:
         self._contraction.succeed(change, facts, out)
-        self._away.pop(change.leaver, None)
+        self.dismiss(change.leaver, out)
         self.forwarding.draining[change.leaver] = change.others
         self.around.disown(change.leaver, at_us, now_us, out)
         for each in change.others:
@@ -421,7 +421,7 @@ class TreeRouting(PlainLinks, BaseStrategy):
 
     def follow(self, change: Change, at_us: int, now_us: int, out: list[Effect]) -> None:
         self._contraction.follow(change, out)
-        self._away.pop(change.leaver, None)
+        self.dismiss(change.leaver, out)
         self.forwarding.draining[change.leaver] = (change.decider,)
         self.around.disown(change.leaver, at_us, now_us, out)
         self.around.adopt(change.decider, at_us, now_us, out)

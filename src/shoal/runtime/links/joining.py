@@ -179,7 +179,7 @@ class Joining:
             case "linking":
                 return "its first link"
             case "left":
-                return f"a network: {self._broker} has left the network"
+                return f"membership: {self._broker} has left the network"
             case "answering":
                 others = ", ".join(sorted(set(self._directory.addresses) - {self._broker}))
                 return f"an answer through the network from one of {others}"

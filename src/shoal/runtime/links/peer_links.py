@@ -198,7 +198,8 @@ class PeerLinks:
         """A neighbour that is not connected is dead, as an operator says."""
         link = self._links.get(neighbour)
         if link is not None and not link.is_gone:
-            self._changed(link, link.session.vanish())
+            ended = LinkChanged(neighbour, LinkState.ENDED)  # on purpose, whatever was in it
+            self._changed(link, [ended for _ in link.session.vanish()])
             self._dialling.see_to(link)
 
     def recall(self, neighbour: BrokerId, over: BrokerId | None, *, moves: bool) -> None:
