@@ -69,7 +69,7 @@ class Flooding(GraphStrategy):
 
     @property
     def has_clients(self) -> bool:
-        return bool(self.subscriptions) or len(self._publishers) > 0
+        return bool(self.subscriptions or self._publishers.clients)
 
     def onward(self, asked: Asked) -> Onward:
         hops = tuple(Hop(each) for each in self._neighbours if each != asked.source)

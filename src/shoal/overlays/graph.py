@@ -119,7 +119,10 @@ class GraphStrategy(BaseStrategy):
         if self.changes.is_out or self.changes.has_left(neighbour):
             # It is up anew, with nothing in it, and belongs to the overlay no more.
             self._remove_neighbour(neighbour, LinkState.FAILED, now_us, out)
-        if not self.changes.link(neighbour, state, now_us, out):
+        is_taken = self.changes.link(neighbour, state, now_us, out)
+        if self.changes.is_out:
+            self.changes.flush(neighbour, out)
+        if not is_taken:
             self._add_neighbour(neighbour, now_us, out)
 
     def passing_link(

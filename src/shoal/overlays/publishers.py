@@ -8,7 +8,7 @@ its rows in the routing table while it is being moved.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Collection, Container, Iterable
 
 import msgspec
 
@@ -41,9 +41,10 @@ class LocalPublishers:
         """Whether the client has advertised here and not left."""
         return client in self._promises
 
-    def __len__(self) -> int:
-        """How many clients publish here."""
-        return len(self._promises)
+    @property
+    def clients(self) -> Collection[ClientId]:
+        """The clients that have advertised here and not left."""
+        return self._promises.keys()
 
     def attach(self, client: ClientId, advertisements: Iterable[Advertisement]) -> None:
         """Let a client publish here what these advertisements promise."""

@@ -454,6 +454,14 @@ class Coordinator:
         if not self._links:
             out.append(Left())
 
+    def flush(self, neighbour: BrokerId, out: list[Effect]) -> None:
+        """At the leaving broker: nothing goes to this neighbour any more, whatever is under way."""
+        change = self._change
+        assert change is not None
+        if neighbour in change.participants:
+            self._decisions[change.key].told.add(neighbour)
+            out.append(Send(neighbour, Flushed(change.key)))
+
     # --- the decider --------------------------------------------------------------------------
 
     def _gather(
