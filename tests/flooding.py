@@ -25,10 +25,10 @@ from shoal.broker.messages import (
     Unsubscribe,
 )
 from shoal.broker.onward import Asked, Hop, Onward
-from shoal.broker.strategy import BaseStrategy, BrokerContext, ProtocolError, unexpected
+from shoal.broker.strategy import BrokerContext, unexpected
 from shoal.matching import MatchIndex
 from shoal.model import BrokerId, ClientId, Subscription, SubscriptionId
-from shoal.overlays.departure import MESSAGES, Departure, DepartureMessage
+from shoal.overlays.graph import MESSAGES, GraphStrategy
 from shoal.overlays.publishers import LocalPublishers
 from shoal.overlays.shapes import CONNECTED
 from shoal.overlays.system import Picture, System
@@ -42,7 +42,7 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     remembered: int = 100_000
 
 
-class Flooding(BaseStrategy):
+class Flooding(GraphStrategy):
     """One broker: it knows its own clients, and hands all that is new to all its neighbours.
 
     What is returned went everywhere else already, so it need not look at that.
@@ -52,9 +52,8 @@ class Flooding(BaseStrategy):
     keeps_order = True  # a link carries each publication at most once, in the publisher's order
 
     def __init__(self, context: BrokerContext, parameters: Parameters) -> None:
+        super().__init__(context)
         self._parameters = parameters
-        self._neighbours = dict.fromkeys(context.neighbours)
-        self._departure = Departure(context.broker, self._neighbours)
         self._publishers = LocalPublishers(context.broker)
         self._index = MatchIndex()
         self._seen: dict[Wave, None] = {}
@@ -68,23 +67,19 @@ class Flooding(BaseStrategy):
     def searched(self) -> Sized:
         return self.subscriptions
 
+    @property
+    def has_clients(self) -> bool:
+        return bool(self.subscriptions or self._publishers.clients)
+
     def onward(self, asked: Asked) -> Onward:
         hops = tuple(Hop(each) for each in self._neighbours if each != asked.source)
         return Onward(hops, is_local=bool(self._index.match(asked.attributes)))
 
-    def link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
+    def on_link(
+        self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]
+    ) -> None:
         if state is LinkState.UP:
-            self._neighbours.setdefault(neighbour)
             out.append(LinkReady(neighbour))
-        else:
-            self._neighbours.pop(neighbour, None)
-        self._departure.link(neighbour, state, out)
-
-    def leave(self, now_us: int, out: list[Effect]) -> None:
-        self._departure.leave(out)
-
-    def stay(self, now_us: int, out: list[Effect]) -> None:
-        self._departure.stay(out)
 
     def returned(
         self, neighbour: BrokerId, carrier: Carrier, now_us: int, out: list[Effect]
@@ -93,17 +88,12 @@ class Flooding(BaseStrategy):
         assert isinstance(carrier, PublicationBatch)
         self._flood(carrier.publications, carrier.hops - 1, None, out)
 
-    def receive(
+    def on_message(
         self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]
     ) -> None:
-        if neighbour not in self._neighbours:
-            raise ProtocolError(f"{neighbour} is not a neighbour")
-        if isinstance(message, DepartureMessage):
-            self._departure.receive(neighbour, message, out)
-        elif isinstance(message, PublicationBatch):
-            self._flood(message.publications, message.hops, neighbour, out)
-        else:
+        if not isinstance(message, PublicationBatch):
             raise unexpected(message, f"neighbour {neighbour}")
+        self._flood(message.publications, message.hops, neighbour, out)
 
     def request(self, client: ClientId, request: Message, now_us: int, out: list[Effect]) -> None:
         match request:

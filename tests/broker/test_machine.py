@@ -52,7 +52,6 @@ from shoal.clients.messages import (
 )
 from shoal.model import Advertisement, MessageId, Publication, Subscription
 from shoal.overlays.coordination.messages import ChangeMessage
-from shoal.overlays.departure import DepartureMessage, Dismiss, Meet, Met
 from shoal.overlays.dynatops.messages import (
     Arriving,
     Between,
@@ -215,9 +214,6 @@ MESSAGES: dict[type[Message], st.SearchStrategy[Message]] = {
     TraceResult: st.builds(TraceResult, IDS, NUMBERS),
     RelocationRequest: st.builds(RelocationRequest, CLIENTS, st.floats(allow_nan=False), PATHS),
     RelocationAnswer: st.builds(RelocationAnswer, CLIENTS, PATHS),
-    Meet: st.builds(Meet, NUMBERS, BROKERS, PATHS),
-    Met: st.builds(Met, NUMBERS),
-    Dismiss: st.builds(Dismiss, NUMBERS),
 } | cluster_messages(BROKERS, NAMES, SUBSCRIPTIONS, IDS, ROUTED)
 MESSAGES |= product_messages(BROKERS, NAMES, CLIENTS, SUBSCRIPTIONS, ROUTED)
 MESSAGES |= tree_messages(BROKERS, NAMES, SUBSCRIPTIONS, ADVERTISEMENTS, ROUTED)
@@ -231,7 +227,6 @@ BASES = {
     Carrier,
     RingMessage,
     ChangeMessage,
-    DepartureMessage,
     DepartingMessage,
     HealingMessage,
     PathMessage,

@@ -8,7 +8,7 @@ its rows in the routing table while it is being moved.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Collection, Container, Iterable
 
 import msgspec
 
@@ -40,6 +40,11 @@ class LocalPublishers:
     def __contains__(self, client: ClientId) -> bool:
         """Whether the client has advertised here and not left."""
         return client in self._promises
+
+    @property
+    def clients(self) -> Collection[ClientId]:
+        """The clients that have advertised here and not left."""
+        return self._promises.keys()
 
     def attach(self, client: ClientId, advertisements: Iterable[Advertisement]) -> None:
         """Let a client publish here what these advertisements promise."""

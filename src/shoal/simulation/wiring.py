@@ -46,6 +46,8 @@ class Wiring:
         self._changes: Counter[Ends] = Counter()
         # When the ends of a broken link notice, where they are told.
         self._noticed_us: dict[Ends, int] = {}
+        # Ends of links that are down which wait until these are there, and are told nothing before.
+        self._waiting: set[Ends] = set()
 
     @property
     def lasting(self) -> list[Ends]:
@@ -105,6 +107,7 @@ class Wiring:
             return
         up_us = now_us + 2 * self._latency_us(source, target)
         up_us = max(up_us, self._noticed_us.get(_either_way(ends), 0) + 1)
+        self._waiting.add(ends)
         self._come_up_at(up_us, ends)
 
     def reset(self, source: BrokerId, target: BrokerId) -> None:
@@ -120,7 +123,8 @@ class Wiring:
     def end(self, source: BrokerId, target: BrokerId) -> None:
         """A broker asks that a link ends when nothing is in it any more.
 
-        One that is broken fails instead, at both ends.
+        One that is broken fails instead, at both ends.  One that is down has ended; the other end
+        hears that, too, if it waits for the link.
         """
         ends, now_us = (source, target), self._queue.now_us
         for one, other in (ends, ends[::-1]):
@@ -133,6 +137,10 @@ class Wiring:
             if now_us >= self._noticed_us.get(_either_way(ends), 0):
                 ended = LinkChanged(target, LinkState.ENDED)
                 self._queue.push(now_us, self._brokers[source].bring, ended)
+            far = self._brokers.get(target)
+            if (target, source) in self._waiting and far is not None and far.running:
+                self._waiting.discard((target, source))
+                self._queue.push(now_us, far.bring, LinkChanged(source, LinkState.ENDED))
         elif _either_way(ends) not in self._ending:
             self._ending.add(_either_way(ends))
             self._try_to_end(now_us, (ends, self._changes[_either_way(ends)]))
@@ -203,6 +211,8 @@ class Wiring:
                 change = LinkChanged(target, LinkState.FAILED, self._opened(ends))
                 self._queue.push(noticed_us, self._brokers[source].bring, change)
                 self._noticed_us[_either_way(ends)] = noticed_us
+            else:
+                self._waiting.add((source, target))
 
     def _take_down(self, ends: Ends) -> list[Ends]:
         """Drop a link and what is in it; from which ends it was there."""
@@ -231,6 +241,7 @@ class Wiring:
             return
         self.connect(ends)
         for source, target in (ends, ends[::-1]):
+            self._waiting.discard((source, target))
             up = LinkChanged(target, LinkState.UP, self._opened(ends))
             self._brokers[source].bring(now_us, up)
 

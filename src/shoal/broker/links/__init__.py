@@ -51,8 +51,8 @@ How links end, and brokers come and go
 - Wherever tables turn without a word, what is not settled in the old direction goes again in the
   new one, before all else (`Recall`): else, should a broker be killed, it would come behind what
   was published later, and doors would take it for a repeat.
-- Where links may make cycles, neighbours meet first, and hold back what comes over new links until
-  the old have ended (`overlays/departure.py`). A BlueDove matcher hands its segments over, a
+- Where links may make cycles they agree the same way (`overlays/graph.py`); the leaving broker goes
+  on until nothing needs it. A BlueDove matcher hands its segments over, a
   dispatcher ends its links when nothing is under way.
 
 `tests/seeds/networks/test_random_changes.py` has brokers that join and leave under churn, several

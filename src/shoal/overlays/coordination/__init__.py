@@ -64,6 +64,13 @@ doubt, too.
 A broker that links to the leaving broker when that one is out of the tree is sent to its successor
 (`Elsewhere`).
 
+Where links may make cycles
+---------------------------
+
+Nothing turns, so less is to be done (`overlays/graph.py`): others that are linked to the decider
+already keep that link (`Change.linked`); a system that keeps publishers' order itself does not stop
+(`Host.stops`); and the leaving broker goes on until nothing needs it any more (`Host.is_drained`).
+
 Decisions
 ---------
 

@@ -67,6 +67,8 @@ ASK_US = 2_000_000
 AGAIN_US = (50_000, 500_000)
 # By these names a broker's driver remembers them.
 VOTE, DECISIONS, NUMBER = "vote", "decisions", "number"
+# What is remembered of changes of links goes by this name.
+CHANGES = "changes"
 
 Deferred = LinkChanged | TimerFired
 
@@ -87,6 +89,22 @@ class Host(Protocol):
 
     def obstacle_to(self, leaver: BrokerId, *, is_dead: bool = False) -> str:
         """Why it cannot take part now in the leave of a neighbour, or in its own; "" if it can."""
+
+    def obstacle_to_link(self, broker: BrokerId) -> str:
+        """Why no change can link it to this broker; "" if one can, or if the link is there."""
+
+    @property
+    def stops(self) -> bool:
+        """Whether it takes in nothing while links change, so that no publication is overtaken.
+
+        A system that keeps the order of publications itself, whatever links come and go, need not.
+        """
+
+    def is_drained(self, out: list[Effect]) -> bool:
+        """At the leaving broker, when the others have installed the change: whether it may go.
+
+        `Coordinator.drain` asks again.
+        """
 
     def since_us(self, neighbour: BrokerId) -> int:
         """When it was last settled whether the link belongs to the overlay."""
@@ -207,7 +225,7 @@ class Coordinator:
         is_open = self.stage in (Stage.GATHERING, Stage.CLOSING, Stage.IN_DOUBT)
         if change is None or not is_open or self._broker == change.leaver:
             return False
-        return neighbour in (change.others if self._broker == change.decider else (change.decider,))
+        return neighbour in change.new_links(self._broker)
 
     def has_left(self, neighbour: BrokerId) -> bool:
         """Whether a neighbour is out of the overlay, and its link has yet to end."""
@@ -248,7 +266,7 @@ class Coordinator:
             if each.change.leaver == self._broker:
                 self._change, self.stage = each.change, Stage.OUT
                 self._links = {*each.change.participants} - {self._broker}
-                self._drain(out)
+                self.drain(out)
             else:
                 self._host.restore(each.change, each.at_us, now_us, out)
                 if each.change.leaver in each.missing:
@@ -257,7 +275,7 @@ class Coordinator:
     def leave(self, now_us: int, out: list[Effect]) -> None:
         """Leave the overlay; `Left` says when it has."""
         if self.is_out:
-            self._drain(out)
+            self.drain(out)
         elif not self._is_leaving:
             self._is_leaving = True
             self._ask_to_leave(now_us, out)
@@ -349,7 +367,7 @@ class Coordinator:
             raise ProtocolError(f"{broker} is no neighbour")
         if reason := self._why_busy(but=broker):
             raise ProtocolError(reason)
-        missing = tuple(each for each in others if each not in host.neighbours)
+        missing = tuple(each for each in others if not host.obstacle_to_link(each))
         self._begin(broker, missing, now_us, out, is_dead=True)
 
     def departed(self, broker: BrokerId, out: list[Effect]) -> None:
@@ -357,7 +375,7 @@ class Coordinator:
         for key in list(self._decisions):
             self._confirm(broker, key, out)
         self._links.discard(broker)
-        self._drain(out)
+        self.drain(out)
 
     def _step(
         self, event: Event, neighbour: BrokerId, message: Any, now_us: int, out: list[Effect]
@@ -410,7 +428,7 @@ class Coordinator:
         missing = {each for row in self._decisions.values() for each in row.missing} - {but}
         return f"{', '.join(sorted(missing))} has yet to confirm the last change" if missing else ""
 
-    def _drain(self, out: list[Effect]) -> None:
+    def drain(self, out: list[Effect]) -> None:
         """At the leaving broker: say that nothing more comes, and end its links, if that is so."""
         change = self._change
         if self.stage is not Stage.OUT or change is None:
@@ -418,7 +436,12 @@ class Coordinator:
         decision = self._decisions.get(change.key)
         missing = set() if decision is None else decision.missing
         self.problem = f"{', '.join(sorted(missing))} has yet to confirm" if missing else ""
-        if decision is not None and not any(map(self._host.is_connected, missing)):
+        if any(map(self._host.is_connected, missing)):
+            return
+        if not self._host.is_drained(out):
+            self.problem = "publications still go over it"
+            return
+        if decision is not None:
             for each in change.participants:
                 if self._host.is_connected(each) and each not in decision.told:
                     decision.told.add(each)
@@ -431,6 +454,14 @@ class Coordinator:
         if not self._links:
             out.append(Left())
 
+    def flush(self, neighbour: BrokerId, out: list[Effect]) -> None:
+        """At the leaving broker: nothing goes to this neighbour any more, whatever is under way."""
+        change = self._change
+        assert change is not None
+        if neighbour in change.participants:
+            self._decisions[change.key].told.add(neighbour)
+            out.append(Send(neighbour, Flushed(change.key)))
+
     # --- the decider --------------------------------------------------------------------------
 
     def _gather(
@@ -441,9 +472,9 @@ class Coordinator:
             out.append(Send(leaver, NotNow(message.attempt, reason)))
             return
         # A link of an earlier attempt would end under this one; one of another broker's, too.
-        left = [
-            each for each in message.others if each in self._ending or self._host.is_connected(each)
-        ]
+        host = self._host
+        new = [each for each in message.others if each not in host.neighbours]
+        left = [each for each in new if each in self._ending or host.is_connected(each)]
         if left:
             reason = f"its link to {left[0]} has yet to end"
             out.append(Send(leaver, NotNow(message.attempt, reason)))
@@ -466,11 +497,13 @@ class Coordinator:
         is_dead: bool,
     ) -> None:
         number = self._number = max(now_us, self._number + 1)
-        self._change = Change(self._broker, number, leaver, others, is_dead)
-        self._asked, self._votes, self._sides = set(), {}, []
+        linked = tuple(each for each in others if each in self._host.neighbours)
+        self._change = change = Change(self._broker, number, leaver, others, is_dead, linked)
+        self._asked, self._votes, self._sides = {*linked}, {}, []
         self.stage = Stage.GATHERING
         out.append(SetTimer(TIMER, now_us + PATIENCE_US))
-        out.extend(OpenLink(each) for each in others)
+        out.extend(OpenLink(each) for each in change.opens)
+        out.extend(Send(each, Prepare(change)) for each in linked)
         self._close_if_all_voted(now_us, out)
 
     def _why_not_decide(self, leaver: BrokerId, others: Collection[BrokerId]) -> str:
@@ -480,8 +513,8 @@ class Coordinator:
         if self._is_leaving and self._broker > leaver:
             return "it leaves itself"
         for each in others:
-            if each in host.neighbours:
-                return f"it is linked to {each} already"
+            if reason := host.obstacle_to_link(each):
+                return reason
         return "" if leaver in host.neighbours else "there is no link"
 
     def _decline(
@@ -555,8 +588,8 @@ class Coordinator:
         self._say(Abort(change.key), change.participants, out)
         if not change.is_dead:
             self._say(NotNow(self._asked_by, reason), [change.leaver], out)
-        out.extend(EndLink(each) for each in change.others)
-        self._ending |= {*change.others}
+        out.extend(EndLink(each) for each in change.opens)
+        self._ending |= {*change.opens}
         self._be_free(now_us, out)
         if change.is_dead:
             self.problem = f"{change.leaver} cannot be declared dead: {reason}"
@@ -596,8 +629,10 @@ class Coordinator:
                 return "it has other neighbours"
             if host.away:
                 return _why_away(host.away)
-        elif decider in neighbours:
+        elif decider in neighbours and self._broker in change.opens:
             return f"it is linked to {decider} already"
+        elif decider not in neighbours and self._broker in change.linked:
+            return f"it is not linked to {decider}"
         elif not change.is_dead and not host.is_connected(change.leaver):
             return f"it is not linked to {change.leaver}"
         return host.obstacle_to(change.leaver, is_dead=change.is_dead)
@@ -628,7 +663,7 @@ class Coordinator:
         assert change is not None
         self._forget_vote(now_us, out)
         if self._broker != change.leaver:
-            out.append(EndLink(change.decider))
+            out.extend(EndLink(each) for each in change.new_links(self._broker))
             return
         self._say(Abort(change.key), change.others, out)
 
@@ -651,15 +686,15 @@ class Coordinator:
         self._links = {*change.participants} - {self._broker}
         self._host.part(change, at_us, now_us, out)
         self._release(now_us, out)
-        self._drain(out)
+        self.drain(out)
 
     def _wonder(self, _: BrokerId, __: None, now_us: int, out: list[Effect]) -> None:
         """Asks."""
         change = self._change
         assert change is not None
         self._say(Query(change), (change.decider, change.leaver), out)
-        if not self._host.is_connected(change.decider) and self._broker != change.leaver:
-            out.append(OpenLink(change.decider))
+        new = change.new_links(self._broker)
+        out.extend(OpenLink(each) for each in new if not self._host.is_connected(each))
         out.append(SetTimer(TIMER, now_us + ASK_US))
         self.problem = f"{change.decider} has yet to say what became of a change"
 
@@ -719,7 +754,7 @@ class Coordinator:
             decision.missing.clear()
             self._host.record(out)
         decision.missing.discard(broker)
-        self._drain(out)
+        self.drain(out)
 
     def _answer(self, neighbour: BrokerId, key: ChangeKey, out: list[Effect]) -> None:
         """Say what became of a change, if that is known here."""
@@ -771,7 +806,7 @@ class Coordinator:
             is_last = state is LinkState.ENDED or self._is_ending
             if is_last or neighbour not in change.participants:
                 self._links.discard(neighbour)
-            self._drain(out)
+            self.drain(out)
             return True
         if state is LinkState.ENDED:
             for key, decision in list(self._decisions.items()):
@@ -804,6 +839,8 @@ class Coordinator:
     # --- stopping and going on ----------------------------------------------------------------
 
     def _hold(self, but: tuple[BrokerId, ...], out: list[Effect]) -> None:
+        if not self._host.stops:
+            return
         self._is_holding = True
         out.append(Hold(but))
 

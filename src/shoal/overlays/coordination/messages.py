@@ -20,6 +20,7 @@ class Change(msgspec.Struct, frozen=True, array_like=True):
     leaver   the broker that leaves
     others   its other neighbours, each of which is linked to the decider instead
     is_dead  whether an operator has declared it dead: then it takes no part
+    linked   those of the others that are linked to the decider already; on a tree, none
     """
 
     decider: BrokerId
@@ -27,6 +28,7 @@ class Change(msgspec.Struct, frozen=True, array_like=True):
     leaver: BrokerId
     others: tuple[BrokerId, ...]
     is_dead: bool = False
+    linked: tuple[BrokerId, ...] = ()
 
     @property
     def key(self) -> ChangeKey:
@@ -37,6 +39,17 @@ class Change(msgspec.Struct, frozen=True, array_like=True):
         """The decider first, then the leaving broker, if it is not dead."""
         leaver = () if self.is_dead else (self.leaver,)
         return self.decider, *leaver, *self.others
+
+    @property
+    def opens(self) -> tuple[BrokerId, ...]:
+        """The others to which the decider opens a link."""
+        return tuple(each for each in self.others if each not in self.linked)
+
+    def new_links(self, broker: BrokerId) -> tuple[BrokerId, ...]:
+        """The other ends of the new links of a participant."""
+        if broker == self.decider:
+            return self.opens
+        return (self.decider,) if broker in self.opens else ()
 
 
 class Side(msgspec.Struct, frozen=True, array_like=True):

@@ -12,7 +12,7 @@ from shoal.model import (
     Subscription,
     SubscriptionId,
 )
-from shoal.overlays import departure
+from shoal.overlays import graph
 
 # A tree is named by its publisher's host and client, and how often it was made.
 TreeId = str
@@ -92,5 +92,5 @@ MESSAGES: Vocabulary = (
     Bind,
     Unbind,
     Renew,
-    *departure.MESSAGES,
+    *graph.MESSAGES,
 )

@@ -37,7 +37,7 @@ from shoal.broker.messages import (
     Unsubscribe,
 )
 from shoal.broker.onward import Asked, Onward
-from shoal.broker.strategy import BaseStrategy, BrokerContext, ProtocolError, unexpected
+from shoal.broker.strategy import BrokerContext, ProtocolError, unexpected
 from shoal.matching import Work
 from shoal.model import (
     Advertisement,
@@ -48,7 +48,7 @@ from shoal.model import (
     Subscription,
     SubscriptionId,
 )
-from shoal.overlays.departure import Departure, DepartureMessage
+from shoal.overlays.graph import GraphStrategy
 from shoal.overlays.owned import Owned
 from shoal.overlays.publishers import LocalPublishers
 from shoal.overlays.requests import check_advertisement, check_filter, check_subscription
@@ -75,11 +75,13 @@ USE: TimerKey = ("use",)
 WAITED: TimerKey = ("waited",)
 
 
-class Tid(BaseStrategy):
+class Tid(GraphStrategy):
     """One broker of any connected graph."""
 
+    stops = False  # what comes along a new tree waits for what is behind along the former one
+
     def __init__(self, context: BrokerContext, parameters: Parameters) -> None:
-        self.broker = context.broker
+        super().__init__(context)
         self.parameters = parameters
         self.trees = Trees()
         self.publishers = LocalPublishers(context.broker)
@@ -87,7 +89,6 @@ class Tid(BaseStrategy):
         self.advertisements: dict[AdvertisementId, Advertisement] = {}
         self._wanted: Owned[SubscriptionId] = Owned()
         self._promised: Owned[AdvertisementId] = Owned()
-        self._neighbours = dict.fromkeys(sorted(context.neighbours))
         # Who has not come yet, who of them was there before, and how long those are waited for.
         self._expected = dict.fromkeys(context.expected)
         self._former: Collection[BrokerId] = ()
@@ -102,7 +103,6 @@ class Tid(BaseStrategy):
         self._forwarding = Forwarding(
             parameters, self.trees, self._neighbours, self._is_after_former
         )
-        self._departure = Departure(context.broker, self._neighbours, self._is_free)
         # Of who leaves: the trees that lead over it, or did.
         self._through: list[Tree] | None = None
         self._renewed_us: dict[BrokerId, int] = {}
@@ -149,6 +149,7 @@ class Tid(BaseStrategy):
     # --- inputs -------------------------------------------------------------------------------
 
     def start(self, started: Started, now_us: int, out: list[Effect]) -> None:
+        super().start(started, now_us, out)
         self._made = now_us
         self._former = started.former
         self._give_up_at_us = now_us + started.give_up_us
@@ -161,6 +162,7 @@ class Tid(BaseStrategy):
         self._forwarding.entered = {name: load.entered for name, load in loads.links.items()}
 
     def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
+        super().timer(key, now_us, out)
         if key == WAITED:
             self._waited(now_us, out)
         elif key == RENEW:
@@ -179,9 +181,18 @@ class Tid(BaseStrategy):
         else:
             out.append(SetTimer(USE, now_us + 2 * self.parameters.renew_us))
 
-    def link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
+    def expect(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
+        """Its trees are waited for as those of any other neighbour."""
+        if not self._is_ready:
+            self._expected[neighbour] = None
+
+    def dismiss(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
+        self._expected.pop(neighbour, None)
+
+    def on_link(
+        self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]
+    ) -> None:
         self._now_us = now_us
-        self._neighbours.pop(neighbour, None)
         if state is not LinkState.UP:
             self._expected.pop(neighbour, None)
         self._cut(neighbour, out)
@@ -191,14 +202,13 @@ class Tid(BaseStrategy):
                     self._send_up(tree, Unbind(tree.id, id), out)
         known = self._echoes.lost(neighbour, out)
         if state is LinkState.UP:
-            self._neighbours[neighbour] = None
             out.append(LinkReady(neighbour))
             self._introduce(neighbour, out)
         for id in known:
             self._use(id, out)
         self._forwarding.deliveries.look(out)
         self._hear_renew(Renew(self.broker, now_us), None, now_us, out)
-        self._departure.link(neighbour, state, out)
+        self.changes.drain(out)
 
     def _cut(self, neighbour: BrokerId, out: list[Effect]) -> None:
         """Trees whose way to the root is gone are over from here on: say so to all behind.
@@ -209,7 +219,7 @@ class Tid(BaseStrategy):
         for tree in self.trees.over(neighbour):
             promised = tuple(tree.advertisements)
             change = TreeChange(tree.id, LAST_VERSION, (), promised, tree.former)
-            out += [Send(each, change) for each in self._neighbours]
+            out += [Send(each, change) for each in self._neighbours if each != neighbour]
             tree.version = LAST_VERSION
             tree.advertisements.clear()
             self.trees.fell(tree)
@@ -223,11 +233,9 @@ class Tid(BaseStrategy):
                 out.append(Send(neighbour, change))
         out.append(Send(neighbour, TreesSaid()))
 
-    def receive(
+    def on_message(
         self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]
     ) -> None:
-        if neighbour not in self._neighbours:
-            raise ProtocolError(f"{neighbour} is not a neighbour of {self.broker}")
         self._now_us = now_us
         match message:
             case TreeCopy(publications, hops, trees):
@@ -239,8 +247,6 @@ class Tid(BaseStrategy):
                     self._use(id, out)
             case TreesSaid():
                 self._expected.pop(neighbour, None)
-            case DepartureMessage():
-                self._departure.receive(neighbour, message, out)
             case Bind(tree_id, subscription):
                 check_filter(subscription.filter, "subscription", subscription.id)
                 tree = self.trees.all.get(tree_id)
@@ -281,19 +287,11 @@ class Tid(BaseStrategy):
             case _:
                 raise unexpected(request, f"client {client}")
 
-    def leave(self, now_us: int, out: list[Effect]) -> None:
-        self._now_us = now_us
-        self._departure.leave(out)
-
-    def stay(self, now_us: int, out: list[Effect]) -> None:
-        self._departure.stay(out)
-        self._through = None
-
     @property
-    def successor(self) -> BrokerId | None:
-        return self._departure.successor
+    def has_clients(self) -> bool:
+        return bool(self._own or self.subscriptions)
 
-    def _is_free(self, out: list[Effect]) -> bool:
+    def is_drained(self, out: list[Effect]) -> bool:
         """Whether no tree leads over this broker, which leaves; they are made anew without it."""
         if self._through is None:
             self._through = [tree for tree in self.trees.all.values() if tree.advertisements]
@@ -373,7 +371,7 @@ class Tid(BaseStrategy):
         if not tree.advertisements:
             self.trees.fell(tree)
             self._forwarding.deliveries.look(out)
-            self._departure.look(out)
+            self.changes.drain(out)
 
     def _hear_known(self, message: TreeChange, hop: BrokerId | None, out: list[Effect]) -> None:
         """A neighbour knows a tree, too, by another way."""

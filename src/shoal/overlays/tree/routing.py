@@ -51,8 +51,8 @@ from shoal.model import (
     ClientId,
     Subscription,
 )
+from shoal.overlays.coordination.coordinator import CHANGES, Coordinator, Deferred
 from shoal.overlays.coordination.coordinator import TIMER as CHANGE_TIMER
-from shoal.overlays.coordination.coordinator import Coordinator, Deferred
 from shoal.overlays.coordination.messages import Change, ChangeMessage, Facts
 from shoal.overlays.merging import OwnMerging
 from shoal.overlays.publishers import LocalPublishers
@@ -65,9 +65,6 @@ from shoal.overlays.tree.messages import AdvertisementsSaid, SubscriptionsSaid
 from shoal.overlays.tree.propagation import Propagation
 from shoal.overlays.tree.routing_table import SubscriptionEntry
 from shoal.overlays.tree.turning import Turn, turn_tables
-
-# What is remembered of changes of links goes by this name.
-CHANGES = "changes"
 
 
 class TreeRouting(PlainLinks, BaseStrategy):
@@ -393,6 +390,19 @@ class TreeRouting(PlainLinks, BaseStrategy):
         if is_dead:
             return ""
         return self._contraction.obstacle(leaver, is_own=leaver == self.broker)
+
+    def obstacle_to_link(self, broker: BrokerId) -> str:
+        """A second way between two brokers would be a cycle."""
+        return f"it is linked to {broker} already" if broker in self._neighbours else ""
+
+    @property
+    def stops(self) -> bool:
+        """Tables must not change while they turn."""
+        return True
+
+    def is_drained(self, out: list[Effect]) -> bool:
+        """The leaving broker is a leaf, or nothing, to all others."""
+        return True
 
     def facts(self, change: Change) -> Facts:
         if change.is_dead:

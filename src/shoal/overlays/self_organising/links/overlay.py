@@ -37,6 +37,7 @@ from shoal.broker.effects import (
 from shoal.broker.messages import Carrier, Message, PublicationBatch
 from shoal.broker.strategy import BrokerContext, ProtocolError
 from shoal.model import BrokerId
+from shoal.overlays.coordination.coordinator import CHANGES
 from shoal.overlays.self_organising.exchanges import LinkExchange, Listener
 from shoal.overlays.self_organising.links.healing import HEAL, Healing, HealingMessage
 from shoal.overlays.self_organising.links.late_verdicts import LateVerdicts
@@ -48,7 +49,7 @@ from shoal.overlays.self_organising.quiet_ring.quiet_ring import QuietRing
 from shoal.overlays.self_organising.quiet_ring.ring import Ring
 from shoal.overlays.self_organising.quiet_ring.ring_messages import Greeting, Standing, Verdict
 from shoal.overlays.self_organising.quiet_ring.steps import TIMER
-from shoal.overlays.tree.routing import CHANGES, TreeRouting
+from shoal.overlays.tree.routing import TreeRouting
 from shoal.overlays.tree.turning import Turn
 
 # How long a link that nobody remembers waits for an exchange to begin.

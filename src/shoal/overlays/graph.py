@@ -1,0 +1,276 @@
+"""The base of a system whose overlay may have cycles: its links, and how a broker leaves it.
+
+A broker that leaves is contracted into one of its neighbours, as on a tree
+(`overlays/coordination`).  A cycle does no harm here, so less is to be done:
+
+| on a tree | here |
+| --- | --- |
+| each of the others gets a new link | those that are linked to the decider keep that (`linked`) |
+| tables turn as the change is installed | nothing turns: the new links come up as any others do |
+| the leaving broker is out at once | it goes on until nothing needs it, and says so (`Flushed`) |
+
+A system derives from `GraphStrategy`, and writes `on_link` and `on_message` in the place of `link`
+and `receive`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from shoal.broker.effects import (
+    DropLink,
+    Effect,
+    EndLink,
+    LinkChanged,
+    LinkState,
+    OpenLink,
+    Remember,
+    Started,
+    TimerKey,
+)
+from shoal.broker.messages import Message
+from shoal.broker.strategy import BaseStrategy, BrokerContext, ProtocolError
+from shoal.model import BrokerId
+from shoal.overlays.coordination.coordinator import CHANGES, TIMER, Coordinator, Deferred
+from shoal.overlays.coordination.messages import MESSAGES, Change, ChangeMessage, Facts, Flushed
+
+
+class GraphStrategy(BaseStrategy):
+    """One broker of any connected graph (`coordinator.Host`).
+
+    `stops`: whether it takes in nothing while links change.  A system must if it drops copies by
+    what has passed it before: else what comes over a new link is taken for all that came before,
+    and that is lost, or comes late.  One that knows itself what is still under way need not.
+    """
+
+    stops = True
+
+    def __init__(self, context: BrokerContext) -> None:
+        self.broker = context.broker
+        self.changes = Coordinator(context.broker, context.random, self)
+        self._neighbours = dict.fromkeys(sorted(context.neighbours))
+        self._away = dict.fromkeys(context.expected)
+        # All links that are up, whether they belong to the overlay or not.
+        self._up = set(context.neighbours)
+
+    # --- what a system writes -----------------------------------------------------------------
+
+    def on_link(
+        self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]
+    ) -> None:
+        """A link of the overlay came up, failed or ended, and `_neighbours` have changed with it.
+
+        One that comes up may have been up before: its other end knows nothing.
+        """
+        raise NotImplementedError
+
+    def on_message(
+        self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]
+    ) -> None:
+        """A neighbour's message.  ProtocolError when it makes no sense from that neighbour."""
+        raise NotImplementedError
+
+    @property
+    def has_clients(self) -> bool:
+        """Whether any client publishes or subscribes here: then this broker does not leave yet."""
+        raise NotImplementedError
+
+    def expect(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
+        """A link to this broker is to come up."""
+
+    def dismiss(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
+        """No link to this broker comes up any more."""
+
+    def is_drained(self, out: list[Effect]) -> bool:
+        """This broker leaves, and its neighbours have their links: whether nothing needs it.
+
+        Where that may change, say so to `changes.drain`.
+        """
+        return True
+
+    # --- inputs -------------------------------------------------------------------------------
+
+    def start(self, started: Started, now_us: int, out: list[Effect]) -> None:
+        self.changes.start(started.facts.get(CHANGES, {}), now_us, out)
+
+    def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
+        if key == TIMER:
+            self.changes.timer(now_us, out)
+
+    def receive(
+        self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]
+    ) -> None:
+        """A broker that is out of the overlay may still send; it has said all that counts."""
+        if neighbour in self._neighbours and not isinstance(message, ChangeMessage):
+            self.on_message(neighbour, message, now_us, out)
+        elif neighbour not in self._up:
+            raise ProtocolError(f"{neighbour} is not a neighbour of {self.broker}")
+        elif isinstance(message, ChangeMessage):
+            self.changes.receive(neighbour, message, now_us, out)
+            if isinstance(message, Flushed):
+                self._remove_neighbour(neighbour, LinkState.ENDED, now_us, out)
+
+    def link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
+        if state is not LinkState.UP:
+            self._lose_neighbour(neighbour, state, now_us, out)
+            self.changes.link(neighbour, state, now_us, out)
+            return
+        self._up.add(neighbour)
+        if self.changes.is_out or self.changes.has_left(neighbour):
+            # It is up anew, with nothing in it, and belongs to the overlay no more.
+            self._remove_neighbour(neighbour, LinkState.FAILED, now_us, out)
+        is_taken = self.changes.link(neighbour, state, now_us, out)
+        if self.changes.is_out:
+            self.changes.flush(neighbour, out)
+        if not is_taken:
+            self._add_neighbour(neighbour, now_us, out)
+
+    def passing_link(
+        self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]
+    ) -> None:
+        """Only a change of links can make it one of the overlay's."""
+        if state is LinkState.UP:
+            self._up.add(neighbour)
+            self.changes.opened(neighbour, now_us, out)
+        else:
+            self._lose_neighbour(neighbour, state, now_us, out)
+            self.changes.failed(neighbour, now_us, out)
+
+    def departed(self, broker: BrokerId, now_us: int, out: list[Effect]) -> None:
+        self._away.pop(broker, None)
+        self.dismiss(broker, now_us, out)
+        self.changes.departed(broker, out)
+
+    def succeeded(
+        self, broker: BrokerId, successor: BrokerId, now_us: int, out: list[Effect]
+    ) -> None:
+        """If it was a neighbour, link to the broker that has its place."""
+        if broker in self._neighbours or broker in self._away:
+            self.go_elsewhere(broker, successor, now_us, out)
+        self.departed(broker, now_us, out)
+
+    def declare_dead(
+        self, broker: BrokerId, others: Collection[BrokerId], now_us: int, out: list[Effect]
+    ) -> None:
+        self.changes.declare_dead(broker, others, now_us, out)
+
+    def leave(self, now_us: int, out: list[Effect]) -> None:
+        self.changes.leave(now_us, out)
+
+    def stay(self, now_us: int, out: list[Effect]) -> None:
+        self.changes.stay(now_us, out)
+
+    @property
+    def obstacle(self) -> str:
+        return self.changes.problem
+
+    @property
+    def is_leaving(self) -> bool:
+        return self.changes.is_leaving
+
+    @property
+    def successor(self) -> BrokerId | None:
+        return self.changes.successor
+
+    # --- links of the overlay -----------------------------------------------------------------
+
+    def _add_neighbour(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
+        self._away.pop(neighbour, None)
+        self._neighbours[neighbour] = None
+        self.on_link(neighbour, LinkState.UP, now_us, out)
+
+    def _lose_neighbour(
+        self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]
+    ) -> None:
+        """A neighbour whose link has failed is one again when it comes back."""
+        self._up.discard(neighbour)
+        is_one = neighbour in self._neighbours or neighbour in self._away
+        self._remove_neighbour(neighbour, state, now_us, out)
+        if is_one and state is LinkState.FAILED and not self.changes.has_left(neighbour):
+            self._away[neighbour] = None
+
+    def _remove_neighbour(
+        self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]
+    ) -> None:
+        if neighbour in self._neighbours or neighbour in self._away:
+            self._neighbours.pop(neighbour, None)
+            self._away.pop(neighbour, None)
+            self.on_link(neighbour, state, now_us, out)
+
+    def _adopt_neighbour(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
+        """From now on the link to this broker is one of the overlay's, and lasts."""
+        out.append(OpenLink(neighbour, is_lasting=True))
+        if neighbour in self._up:
+            self._add_neighbour(neighbour, now_us, out)
+        else:
+            self._away[neighbour] = None
+            self.expect(neighbour, now_us, out)
+
+    # --- changes of links (`coordinator.Host`) ------------------------------------------------
+
+    @property
+    def neighbours(self) -> Collection[BrokerId]:
+        return sorted(self._neighbours)
+
+    @property
+    def away(self) -> Collection[BrokerId]:
+        return self._away
+
+    def is_connected(self, broker: BrokerId) -> bool:
+        return broker in self._up
+
+    def obstacle_to(self, leaver: BrokerId, *, is_dead: bool = False) -> str:
+        """Nothing turns, so neighbours need not be at rest for that."""
+        return "it has clients" if leaver == self.broker and self.has_clients else ""
+
+    def obstacle_to_link(self, broker: BrokerId) -> str:
+        return f"its link to {broker} is down" if broker in self._away else ""
+
+    def since_us(self, neighbour: BrokerId) -> int:
+        """Links belong to the overlay whoever knows it since when."""
+        return 0
+
+    def facts(self, change: Change) -> Facts:
+        return Facts()
+
+    def succeed(
+        self, change: Change, facts: Facts, at_us: int, now_us: int, out: list[Effect]
+    ) -> None:
+        self.follow(change, at_us, now_us, out)
+
+    def follow(self, change: Change, at_us: int, now_us: int, out: list[Effect]) -> None:
+        if change.is_dead:
+            self._remove_neighbour(change.leaver, LinkState.ENDED, now_us, out)
+        self._away.pop(change.leaver, None)
+        for each in change.new_links(self.broker):
+            self._adopt_neighbour(each, now_us, out)
+
+    def part(self, change: Change, at_us: int, now_us: int, out: list[Effect]) -> None:
+        """It goes on as a member until it is drained."""
+
+    def restore(self, change: Change, at_us: int, now_us: int, out: list[Effect]) -> None:
+        self._away.pop(change.leaver, None)
+        self.dismiss(change.leaver, now_us, out)
+        if change.is_dead:
+            out.append(DropLink(change.leaver))
+        for each in change.new_links(self.broker):
+            self._adopt_neighbour(each, now_us, out)
+
+    def go_elsewhere(
+        self, leaver: BrokerId, successor: BrokerId, now_us: int, out: list[Effect]
+    ) -> None:
+        self._remove_neighbour(leaver, LinkState.ENDED, now_us, out)
+        if successor not in (self.broker, *self._neighbours):
+            self._adopt_neighbour(successor, now_us, out)
+        out.append(EndLink(leaver))
+
+    def resume(self, what: Deferred, now_us: int, out: list[Effect]) -> None:
+        """Links that went were taken in at once; those that came up may have gone since."""
+        if isinstance(what, LinkChanged) and what.up and what.neighbour in self._up:
+            self._add_neighbour(what.neighbour, now_us, out)
+
+    def record(self, out: list[Effect]) -> None:
+        out.append(Remember({CHANGES: self.changes.facts}))
+
+
+__all__ = ("MESSAGES", "GraphStrategy")

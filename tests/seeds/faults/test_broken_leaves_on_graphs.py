@@ -1,0 +1,88 @@
+"""A broker leaves a graph with cycles while something breaks: one graph is left, and all are free.
+
+What goes through a broker that dies may be lost; nothing is doubled, and nobody waits for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from shoal.overlays.graph import GraphStrategy
+from shoal.overlays.shapes import CONNECTED
+from tests.seeds.chosen import CHOSEN, chosen
+from tests.seeds.faults.broken_leaves import BrokenLeave
+from tests.seeds.networks.random_network import END_US, SECOND_US, RandomNetwork
+
+UNTIL_US = END_US + 90 * SECOND_US
+SYSTEMS = ("tid", "flooding")
+QUICK = (1, 3)
+SOAK = range(300)
+
+
+def _problems(network: BrokenLeave) -> list[str]:
+    """What is wrong in the end."""
+    said = [str(each) for each in RandomNetwork.run(network, UNTIL_US)]
+    is_loss = "duplicates=(), phantoms=()"
+    found = [each for each in said if not each.startswith("refused: ") and is_loss not in each]
+    world = network.world
+    if network.leaver not in world.departures:
+        found.append(f"{network.leaver} has not left")
+    for name, node in sorted(world.brokers.items()):
+        strategy = node.machine.strategy
+        assert isinstance(strategy, GraphStrategy)
+        ends = {end for link in world.links if name in link for end in link} - {name}
+        if {*strategy.neighbours} != ends:
+            found.append(f"{name} is linked to {ends}, and knows {strategy.neighbours}")
+        if not (strategy.changes.is_free and strategy.is_ready):
+            found.append(f"{name} waits: {strategy.changes.problem}")
+    CONNECTED.check(sorted(world.brokers), world.links)
+    return found
+
+
+def _run(seeds: Iterable[int], system: str, *, lossy: bool = False, patient: bool = False) -> int:
+    """Run and judge; how many leaves were broken."""
+    broken = 0
+    for seed in chosen(seeds):
+        whole = BrokenLeave(seed, system=system, lossy=lossy, patient=patient)
+        if len(whole.neighbours[whole.leaver]) < 2:
+            continue
+        whole.world.run(END_US)
+        faulty = BrokenLeave(seed, system=system, lossy=lossy, patient=patient)
+        faulty.break_something(whole.world.departures[whole.leaver])
+        problems = _problems(faulty)
+        assert not problems, f"SHOAL_SEEDS={seed}: {faulty.fault}: " + "\n".join(problems)
+        broken += 1
+    return broken
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("patient", [False, True])
+def test_a_leave_that_breaks_leaves_one_graph(system: str, patient: bool) -> None:
+    assert _run(QUICK, system, patient=patient) or CHOSEN
+
+
+@pytest.mark.parametrize(
+    "seed",
+    [
+        # The leaving broker was killed as it was drained, and ended links that were not up yet.
+        0,
+        # A neighbour was killed; the leaving broker went on waiting for its trees.
+        32,
+        # A neighbour in doubt was killed, came back, and waited for the leaving broker's echoes.
+        39,
+        # A link to the leaving broker was to come up again as that one ended it.
+        57,
+    ],
+)
+def test_seeds_by_which_faults_were_found(seed: int) -> None:
+    assert _run((seed,), "tid", patient=True) or CHOSEN
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("patient", [False, True])
+@pytest.mark.parametrize("lossy", [False, True])
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_many_leaves_that_break(system: str, lossy: bool, patient: bool) -> None:
+    assert _run(SOAK, system, lossy=lossy, patient=patient) > 100 or CHOSEN
