@@ -31,12 +31,13 @@ from shoal.broker.effects import (
 from shoal.broker.messages import Message
 from shoal.broker.strategy import BaseStrategy, BrokerContext, ProtocolError
 from shoal.model import BrokerId
-from shoal.overlays.coordination.coordinator import CHANGES, TIMER, Coordinator, Deferred
+from shoal.overlays.coordination.coordinator import TIMER, Coordinator
+from shoal.overlays.coordination.host import CHANGES, Deferred
 from shoal.overlays.coordination.messages import MESSAGES, Change, ChangeMessage, Facts, Flushed
 
 
 class GraphStrategy(BaseStrategy):
-    """One broker of any connected graph (`coordinator.Host`).
+    """One broker of any connected graph (`host.Host`).
 
     `stops`: whether it takes in nothing while links change.  A system must if it drops copies by
     what has passed it before: else what comes over a new link is taken for all that came before,
@@ -206,7 +207,7 @@ class GraphStrategy(BaseStrategy):
             self._away[neighbour] = None
             self.expect(neighbour, now_us, out)
 
-    # --- changes of links (`coordinator.Host`) ------------------------------------------------
+    # --- changes of links (`host.Host`) ------------------------------------------------
 
     @property
     def neighbours(self) -> Collection[BrokerId]:

@@ -58,7 +58,7 @@ class Around(Protocol):
 
 
 class Contraction:
-    """The tables of one broker, as changes of links need them (`coordinator.Host`)."""
+    """The tables of one broker, as changes of links need them (`host.Host`)."""
 
     def __init__(self, propagation: Propagation, exchange: Exchange) -> None:
         self._propagation = propagation

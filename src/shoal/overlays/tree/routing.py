@@ -51,8 +51,9 @@ from shoal.model import (
     ClientId,
     Subscription,
 )
-from shoal.overlays.coordination.coordinator import CHANGES, Coordinator, Deferred
 from shoal.overlays.coordination.coordinator import TIMER as CHANGE_TIMER
+from shoal.overlays.coordination.coordinator import Coordinator
+from shoal.overlays.coordination.host import CHANGES, Deferred
 from shoal.overlays.coordination.messages import Change, ChangeMessage, Facts
 from shoal.overlays.merging import OwnMerging
 from shoal.overlays.publishers import LocalPublishers
@@ -361,7 +362,7 @@ class TreeRouting(PlainLinks, BaseStrategy):
         self._away.pop(neighbour, None)
         self._exchange.dismiss(neighbour, out)
 
-    # --- changes of links (`coordinator.Host`) ------------------------------------------------
+    # --- changes of links (`host.Host`) ------------------------------------------------
 
     @property
     def neighbours(self) -> Collection[BrokerId]:

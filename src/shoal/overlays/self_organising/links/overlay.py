@@ -37,7 +37,7 @@ from shoal.broker.effects import (
 from shoal.broker.messages import Carrier, Message, PublicationBatch
 from shoal.broker.strategy import BrokerContext, ProtocolError
 from shoal.model import BrokerId
-from shoal.overlays.coordination.coordinator import CHANGES
+from shoal.overlays.coordination.host import CHANGES
 from shoal.overlays.self_organising.exchanges import LinkExchange, Listener
 from shoal.overlays.self_organising.links.healing import HEAL, Healing, HealingMessage
 from shoal.overlays.self_organising.links.late_verdicts import LateVerdicts
