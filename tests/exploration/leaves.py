@@ -37,7 +37,7 @@ from typing import Any, NamedTuple
 from shoal.broker.effects import Leave, LinkChanged, LinkState, Requested
 from shoal.broker.machine import Broker
 from shoal.broker.messages import Advertise, Message, Publish, Subscribe, Unsubscribe
-from shoal.overlays.coordination.coordinator import Stage
+from shoal.overlays.coordination.part import Stage
 from shoal.overlays.registry import strategy_factory
 from shoal.overlays.tree.oracle import check_tables, expected_tables
 from shoal.overlays.tree.system import Parameters

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from shoal.broker.effects import CancelTimer
-from shoal.overlays.coordination.coordinator import DECISIONS, VOTE, Coordinator
+from shoal.overlays.coordination.coordinator import Coordinator
+from shoal.overlays.coordination.part import DECISIONS, VOTE
 from shoal.overlays.tree import contraction
 from shoal.overlays.tree.contraction import Contraction
 from shoal.overlays.tree.propagation import Propagation
@@ -175,8 +176,8 @@ def leaves_unconfirmed(patch: Patch) -> None:
             self._decisions[self._change.key].missing.clear()
         whole(self, out)
 
-    whole = Coordinator._drain
-    patch.setattr(Coordinator, "_drain", drain)
+    whole = Coordinator.drain
+    patch.setattr(Coordinator, "drain", drain)
 
 
 def no_answer(patch: Patch) -> None:

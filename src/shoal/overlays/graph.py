@@ -31,8 +31,8 @@ from shoal.broker.effects import (
 from shoal.broker.messages import Message
 from shoal.broker.strategy import BaseStrategy, BrokerContext, ProtocolError
 from shoal.model import BrokerId
-from shoal.overlays.coordination.coordinator import TIMER, Coordinator
-from shoal.overlays.coordination.host import CHANGES, Deferred
+from shoal.overlays.coordination.coordinator import Coordinator
+from shoal.overlays.coordination.host import CHANGES, TIMER, Deferred
 from shoal.overlays.coordination.messages import MESSAGES, Change, ChangeMessage, Facts, Flushed
 
 

@@ -28,7 +28,8 @@ from shoal.broker.effects import (
 )
 from shoal.broker.machine import Broker
 from shoal.broker.messages import Message
-from shoal.overlays.coordination.coordinator import TIMER, Coordinator
+from shoal.overlays.coordination.coordinator import Coordinator
+from shoal.overlays.coordination.host import TIMER
 from shoal.overlays.coordination.messages import ChangeMessage
 from tests.broker.transcript import Stage
 

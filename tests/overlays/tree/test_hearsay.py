@@ -12,7 +12,7 @@ from shoal.broker.effects import Effect, Leave, Received, Send, TimerFired
 from shoal.broker.machine import Broker
 from shoal.broker.messages import Subscribe, Unsubscribe
 from shoal.model import BrokerId
-from shoal.overlays.coordination.coordinator import TIMER
+from shoal.overlays.coordination.host import TIMER
 from shoal.overlays.coordination.messages import Change, Facts, Side
 from shoal.overlays.registry import strategy_factory
 from shoal.overlays.tree.contraction import Contraction

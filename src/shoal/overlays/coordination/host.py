@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Protocol
 
-from shoal.broker.effects import Effect, LinkChanged, TimerFired
+from shoal.broker.effects import Effect, LinkChanged, TimerFired, TimerKey
 from shoal.model import BrokerId
 from shoal.overlays.coordination.messages import Change, Facts
 
 # What is remembered of changes of links goes by this name.
 CHANGES = "changes"
+
+TIMER: TimerKey = ("change",)
 
 Deferred = LinkChanged | TimerFired
 

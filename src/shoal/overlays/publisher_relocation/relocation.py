@@ -31,7 +31,7 @@ from shoal.broker.messages import (
 from shoal.broker.strategy import ReceiveBatch
 from shoal.clients.messages import CannotMove, MigrationAdvertisement, Paused
 from shoal.model import BrokerId, ClientId
-from shoal.overlays.coordination.coordinator import TIMER as CHANGE_TIMER
+from shoal.overlays.coordination.host import TIMER as CHANGE_TIMER
 from shoal.overlays.coordination.messages import ChangeMessage
 from shoal.overlays.publisher_relocation.messages import MigrationComplete, MigrationUpdate
 from shoal.overlays.publisher_relocation.migration import TIMER, Migrations

@@ -51,9 +51,9 @@ from shoal.model import (
     ClientId,
     Subscription,
 )
-from shoal.overlays.coordination.coordinator import TIMER as CHANGE_TIMER
 from shoal.overlays.coordination.coordinator import Coordinator
 from shoal.overlays.coordination.host import CHANGES, Deferred
+from shoal.overlays.coordination.host import TIMER as CHANGE_TIMER
 from shoal.overlays.coordination.messages import Change, ChangeMessage, Facts
 from shoal.overlays.merging import OwnMerging
 from shoal.overlays.publishers import LocalPublishers
