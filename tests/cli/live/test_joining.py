@@ -142,7 +142,7 @@ def test_a_broker_that_leaves_and_is_slow_to_answer_is_not_gone(
             raise answer
         return answer
 
-    async def ask_to_leave(address: Address, caller: Caller, without: Sequence[str]) -> str:
+    async def ask_to_leave(address: Address, caller: Caller, without: Sequence[str] = ()) -> str:
         return ""
 
     monkeypatch.setattr("shoal.runtime.supervisor.get_json", get_json)

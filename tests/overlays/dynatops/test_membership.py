@@ -23,7 +23,7 @@ from shoal.overlays.dynatops.members.membership import GATHER
 from shoal.overlays.dynatops.messages import (
     Introduction,
     JoinWanted,
-    LeaveWanted,
+    LeaveRequest,
     LinkLost,
     ViewSaid,
 )
@@ -100,7 +100,7 @@ def test_the_first_broker_makes_a_view_without_who_is_lost() -> None:
 def test_a_member_that_starts_again_has_not_asked_to_leave() -> None:
     """Its earlier life has: what it wanted is nothing that this one wants."""
     stage = Stage("A")
-    stage.say("C", LeaveWanted())
+    stage.say("C", LeaveRequest())
     stage.say("C", Introduction(99, View(0, "", MEMBERS)))
     stage.gathered()
     assert stage.view.members == MEMBERS

@@ -92,7 +92,15 @@ class Site:
         spool = self.spools.get(other)
         name, codec = self.door.name, self.codec
         return LinkSession(
-            "n", name, other, incarnation, codec, LIMITS, is_graceful=True, spool=spool
+            "n",
+            name,
+            other,
+            incarnation,
+            codec,
+            LIMITS,
+            is_graceful=True,
+            spool=spool,
+            opened_us=0,
         )
 
     def record(self) -> None:

@@ -27,8 +27,8 @@ part in no other change before that.
 Where the broker is dead, the others say themselves which rows lie behind them.
 
 `coordinator.py` takes what a broker hears, and has the table of what it does in which stage;
-`deciding.py` is the decider, `taking_part.py` who votes, `part.py` what both know, and `host.py` what
-the system of the broker must give.
+`deciding.py` is the decider, `taking_part.py` who votes, `part.py` what both know, and `host.py`
+what the system of the broker must give.
 
 Why nothing is lost
 -------------------
