@@ -7,9 +7,10 @@ death that an operator declares (`shoal forget`) is the same, without the dead b
 
 The successor is the *decider*: it asks all the others, and its own installation of the change is
 the decision (two-phase commit with a durable decision). A broker that has voted is *in doubt* until
-it knows the decision. A broker that has installed a change keeps the decision on disk until the
-other participants that it is linked to have confirmed that they have installed it, too, and takes
-part in no other change before that.
+it knows the decision. A broker that has installed a change keeps the decision on disk until others
+have confirmed that they have installed it, too: the decider and the leaving broker wait for all,
+any other broker for these two, as it is not linked to its like. Before that it takes part in no
+other change, but for one that does without a dead broker that it waits for.
 
 | step | message | written to disk first |
 | --- | --- | --- |
@@ -19,8 +20,8 @@ part in no other change before that.
 | the decider stops, and asks the leaving broker | `Prepare` | |
 | the leaving broker stops, votes, and says which rows lie behind whom | `Ready` | its vote |
 | the decider installs: this is the decision | `Decide` | decision, links |
-| each of the others installs, and tells the others it is linked to | `Decide` | decision, links |
-| the leaving broker installs, and passes on what was under way | `Decide` | decision |
+| each of the others installs, and tells these two | `Decide` | decision, links |
+| the leaving broker installs, tells all, and passes on what was under way | `Decide` | decision |
 | all have confirmed: nothing more comes from the leaving broker | `Flushed` | |
 | its links end, and it has left | | |
 
@@ -37,7 +38,8 @@ Why nothing is lost
   exactly those that the decider has from it, and say which neighbour each of them belongs to. Each
   of the others only renames the leaving broker. Then the two ends of each new link say their tables
   as over any link that has come up: rows stay until the other end has said all. So what was under
-  way, and is dropped, is said again, and no row goes that still counts.
+  way, and is dropped, is said again, and no row goes that still counts. So a decision may also come
+  late, to a broker that has gone on meanwhile: what changed after its vote is said then.
 - *Publications.* What a participant has sent to the leaving broker, and what is not settled there,
   it sends again over the new link (`Recall`), before anything newer. What the leaving broker has
   taken in, it passes on over its old links. A participant takes nothing else in before the leaving
@@ -48,7 +50,7 @@ What happens when a broker dies meanwhile
 
 | broker | dies | then |
 | --- | --- | --- |
-| decider | before it has installed | it has forgotten its own vote: that aborts |
+| decider | before its decision is on disk | when it is back, it answers `Query` with `Abort` |
 | | after | it finds its decision on disk, and says it first of all |
 | one of the others | before its vote | the decider aborts |
 | | after | it finds its vote on disk, and asks (`Query`) |
@@ -56,14 +58,17 @@ What happens when a broker dies meanwhile
 | | after | it finds its vote on disk, and asks; or the decision, and goes on |
 
 A broker in doubt asks the decider and the leaving broker, whichever it is connected to. If the
-decider is dead, a participant that knows the decision has told the leaving broker, and that one the
-others. Only the leaving broker's vote makes a decision possible, and it is asked last: so a leaving
-broker that has not voted knows that nothing was decided, and says so (`Abort`).
+decider is down and has told one of the others, that one tells the leaving broker, which tells the
+rest; if it has told nobody, the doubt lasts until it is back, or is declared dead. Only the leaving
+broker's vote makes a decision possible, and it is asked last: so a leaving broker that has not
+voted knows that nothing was decided, and says so (`Abort`).
 
-A broker in doubt that loses the decider goes on as if nothing had been asked, and asks again when
-it can: no client waits for a broker that is down. A leave waits, and says for which broker
-(`Coordinator.problem`). If the decider is dead for good, an operator declares that, which ends the
-doubt, too.
+A broker in doubt that loses the decider goes on over its old links, so that none of its clients
+waits for a broker that is down. It keeps its vote, and asks again whenever it is connected to the
+decider or the leaving broker. If the decision comes, it installs. The leave waits until then, and
+says for which broker (`Coordinator.problem`). If the decider is dead for good, an operator declares
+that: those in doubt forget their votes and vote on the change that does without it; those that have
+installed wait for it no more.
 
 A broker that links to the leaving broker when that one is out of the tree is sent to its successor
 (`Elsewhere`).
