@@ -53,7 +53,9 @@ class Site(House):
         neighbours = network.neighbours[name]
         self.machine = Broker(name, (), strategy_factory("tree"), network.seed, neighbours)
         self.links = {
-            other: LinkSession("n", name, other, incarnation, CODEC, LIMITS, is_graceful=True)
+            other: LinkSession(
+                "n", name, other, incarnation, CODEC, LIMITS, is_graceful=True, opened_us=0
+            )
             for other in neighbours
         }
         self.clients = BrokerClients(name, self.now_us, limits=self.clients.limits, networked=True)
