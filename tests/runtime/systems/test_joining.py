@@ -38,6 +38,9 @@ def test_a_member_takes_the_broker_in_whose_first_address_is_dead(tmp_path: Path
         assert overlay(network, "B9")["joins"] is None
 
 
+@pytest.mark.xfail(
+    reason="B2 sometimes waits over 60 s for tables of B1, which is dead (issue 52)", strict=False
+)
 def test_a_broker_asks_those_of_the_network_file_too(tmp_path: Path) -> None:
     with processes(tmp_path, 3) as network:
         network.kill("B1", "B3")
