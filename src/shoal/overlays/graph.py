@@ -29,14 +29,15 @@ from shoal.broker.effects import (
     TimerKey,
 )
 from shoal.broker.messages import Message
-from shoal.broker.strategy import BaseStrategy, BrokerContext, ProtocolError
+from shoal.broker.strategy import BrokerContext, ProtocolError
 from shoal.model import BrokerId
 from shoal.overlays.coordination.coordinator import Coordinator
 from shoal.overlays.coordination.host import CHANGES, TIMER, Deferred
 from shoal.overlays.coordination.messages import MESSAGES, Change, ChangeMessage, Facts, Flushed
+from shoal.overlays.coordination.strategy import CoordinatedStrategy
 
 
-class GraphStrategy(BaseStrategy):
+class GraphStrategy(CoordinatedStrategy):
     """One broker of any connected graph (`host.Host`).
 
     `stops`: whether it takes in nothing while links change.  A system must if it drops copies by
@@ -149,29 +150,6 @@ class GraphStrategy(BaseStrategy):
         if broker in self._neighbours or broker in self._away:
             self.go_elsewhere(broker, successor, now_us, out)
         self.departed(broker, now_us, out)
-
-    def declare_dead(
-        self, broker: BrokerId, others: Collection[BrokerId], now_us: int, out: list[Effect]
-    ) -> None:
-        self.changes.declare_dead(broker, others, now_us, out)
-
-    def leave(self, now_us: int, out: list[Effect]) -> None:
-        self.changes.leave(now_us, out)
-
-    def stay(self, now_us: int, out: list[Effect]) -> None:
-        self.changes.stay(now_us, out)
-
-    @property
-    def obstacle(self) -> str:
-        return self.changes.problem
-
-    @property
-    def is_leaving(self) -> bool:
-        return self.changes.is_leaving
-
-    @property
-    def successor(self) -> BrokerId | None:
-        return self.changes.successor
 
     # --- links of the overlay -----------------------------------------------------------------
 

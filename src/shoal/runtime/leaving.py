@@ -210,8 +210,7 @@ class Leaving:
         if away := [each for each in self._links.away if each not in without]:
             names = ", ".join(away)
             verb = "is" if len(away) == 1 else "are"
-            options = " ".join(f"--without {each}" for each in away)
-            found.append(f"{names} {verb} not connected. Wait, or say {options}")
+            found.append(f"{names} {verb} not connected. Wait, or say {_without(away)}")
         if not self.takers() and len(self._door.clients.sessions):
             found.append("no other broker is known that takes clients")
         return [*found, self._obstacle] if self._obstacle else found
@@ -252,8 +251,7 @@ class Leaving:
         """What an operator can do about that."""
         away = self._links.away if self.stage in ("overlay", "links") else ()
         if away:
-            options = " ".join(f"--without {each}" for each in away)
-            return f"start {', '.join(away)}, or say {options}"
+            return f"start {', '.join(away)}, or say {_without(away)}"
         return _NEXT.get(self.stage, "")
 
     def status(self) -> dict[str, Any]:
@@ -396,3 +394,12 @@ class Leaving:
 async def _until(condition: Callable[[], bool]) -> None:
     while not condition():
         await asyncio.sleep(POLL_S)
+
+
+def _without(away: Collection[BrokerId]) -> str:
+    """The options by which a broker leaves without these.
+
+    >>> _without(["B3", "B7"])
+    '--without B3 --without B7'
+    """
+    return " ".join(f"--without {each}" for each in away)

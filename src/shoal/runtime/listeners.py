@@ -70,10 +70,6 @@ class Listeners:
         """Take connections of clients."""
         await self.listen(*FOR_CLIENTS)
 
-    def stop_clients(self) -> None:
-        """Take no connections of clients any more."""
-        self._door.stop_listening()
-
     async def let_clients_in_again(self) -> None:
         """Take connections of clients where they were taken before; OSError where that cannot be.
 

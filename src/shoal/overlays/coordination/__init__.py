@@ -29,7 +29,7 @@ Where the broker is dead, the others say themselves which rows lie behind them.
 
 `coordinator.py` takes what a broker hears, and has the table of what it does in which stage;
 `deciding.py` is the decider, `taking_part.py` who votes, `part.py` what both know, and `host.py`
-what the system of the broker must give.
+what the system of the broker must give; `strategy.py` is the base of such a system.
 
 Why nothing is lost
 -------------------

@@ -190,34 +190,6 @@ class Relocation(AroundTree):
     def departed(self, broker: BrokerId, now_us: int, out: list[Effect]) -> None:
         self.tree.departed(broker, now_us, out)
 
-    def succeeded(
-        self, broker: BrokerId, successor: BrokerId, now_us: int, out: list[Effect]
-    ) -> None:
-        self.tree.succeeded(broker, successor, now_us, out)
-
-    def declare_dead(
-        self, broker: BrokerId, others: Collection[BrokerId], now_us: int, out: list[Effect]
-    ) -> None:
-        self.tree.declare_dead(broker, others, now_us, out)
-
-    def leave(self, now_us: int, out: list[Effect]) -> None:
-        self.tree.leave(now_us, out)
-
-    def stay(self, now_us: int, out: list[Effect]) -> None:
-        self.tree.stay(now_us, out)
-
-    @property
-    def obstacle(self) -> str:
-        return self.tree.obstacle
-
-    @property
-    def is_leaving(self) -> bool:
-        return self.tree.is_leaving
-
-    @property
-    def successor(self) -> BrokerId | None:
-        return self.tree.successor
-
     def publish(
         self,
         client: ClientId,

@@ -9,7 +9,7 @@ Source: Cost and Interest, section 4.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from shoal.broker.effects import (
     Costs,
@@ -186,34 +186,6 @@ class SelfOrganising(AroundTree):
         self, neighbour: BrokerId, carrier: Carrier, now_us: int, out: list[Effect]
     ) -> None:
         self.overlay.returned(neighbour, carrier, now_us, out)
-
-    def succeeded(
-        self, broker: BrokerId, successor: BrokerId, now_us: int, out: list[Effect]
-    ) -> None:
-        self.tree.succeeded(broker, successor, now_us, out)
-
-    def declare_dead(
-        self, broker: BrokerId, others: Collection[BrokerId], now_us: int, out: list[Effect]
-    ) -> None:
-        self.tree.declare_dead(broker, others, now_us, out)
-
-    def leave(self, now_us: int, out: list[Effect]) -> None:
-        self.tree.leave(now_us, out)
-
-    def stay(self, now_us: int, out: list[Effect]) -> None:
-        self.tree.stay(now_us, out)
-
-    @property
-    def obstacle(self) -> str:
-        return self.tree.obstacle
-
-    @property
-    def is_leaving(self) -> bool:
-        return self.tree.is_leaving
-
-    @property
-    def successor(self) -> BrokerId | None:
-        return self.tree.successor
 
     def measured(self, measured: Measured) -> None:
         self.routing.measured(measured)

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sized
 
+from shoal.broker.effects import Effect
 from shoal.broker.onward import Asked, Onward
-from shoal.broker.strategy import BaseStrategy
 from shoal.model import Attributes, BrokerId
+from shoal.overlays.coordination.strategy import CoordinatedStrategy
 from shoal.overlays.tree.routing import TreeRouting
 from shoal.overlays.tree.routing_table import RoutingTable
 
 
-class AroundTree(BaseStrategy):
+class AroundTree(CoordinatedStrategy):
     """Its tables are those of the `tree`, and so is what it says of itself; inputs are its own."""
 
     def __init__(self, tree: TreeRouting) -> None:
         self.tree = tree
+        self.changes = tree.changes
 
     @property
     def tables(self) -> RoutingTable:
@@ -53,3 +55,8 @@ class AroundTree(BaseStrategy):
 
     def onward(self, asked: Asked) -> Onward:
         return self.tree.onward(asked)
+
+    def succeeded(
+        self, broker: BrokerId, successor: BrokerId, now_us: int, out: list[Effect]
+    ) -> None:
+        self.tree.succeeded(broker, successor, now_us, out)

@@ -37,7 +37,6 @@ from shoal.broker.messages import (
 )
 from shoal.broker.onward import Asked, Hop, Onward
 from shoal.broker.strategy import (
-    BaseStrategy,
     BrokerContext,
     ProtocolError,
     ReceiveBatch,
@@ -55,6 +54,7 @@ from shoal.overlays.coordination.coordinator import Coordinator
 from shoal.overlays.coordination.host import CHANGES, Deferred
 from shoal.overlays.coordination.host import TIMER as CHANGE_TIMER
 from shoal.overlays.coordination.messages import Change, ChangeMessage, Facts
+from shoal.overlays.coordination.strategy import CoordinatedStrategy
 from shoal.overlays.merging import OwnMerging
 from shoal.overlays.publishers import LocalPublishers
 from shoal.overlays.requests import check_advertisement, check_filter, check_subscription
@@ -68,7 +68,7 @@ from shoal.overlays.tree.routing_table import SubscriptionEntry
 from shoal.overlays.tree.turning import Turn, turn_tables
 
 
-class TreeRouting(PlainLinks, BaseStrategy):
+class TreeRouting(PlainLinks, CoordinatedStrategy):
     """The baseline system: publishers and subscribers stay where they connected.
 
     What is returned goes the way that tables have turned to, if they have; else nowhere: no other
@@ -287,30 +287,6 @@ class TreeRouting(PlainLinks, BaseStrategy):
             self.go_elsewhere(broker, successor, now_us, out)
         self.around.departed(broker, now_us, out)
 
-    def declare_dead(
-        self, broker: BrokerId, others: Collection[BrokerId], now_us: int, out: list[Effect]
-    ) -> None:
-        self.changes.declare_dead(broker, others, now_us, out)
-
-    def leave(self, now_us: int, out: list[Effect]) -> None:
-        """One of its neighbours takes its place."""
-        self.changes.leave(now_us, out)
-
-    def stay(self, now_us: int, out: list[Effect]) -> None:
-        self.changes.stay(now_us, out)
-
-    @property
-    def obstacle(self) -> str:
-        return self.changes.problem
-
-    @property
-    def is_leaving(self) -> bool:
-        return self.changes.is_leaving
-
-    @property
-    def successor(self) -> BrokerId | None:
-        return self.changes.successor
-
     def relink(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
         """Forget what a lost neighbour said; tell a found one what is known.
 
@@ -437,8 +413,7 @@ class TreeRouting(PlainLinks, BaseStrategy):
         self.dismiss(change.leaver, out)
         if change.is_dead:
             out.append(DropLink(change.leaver))
-        new = change.others if self.broker == change.decider else (change.decider,)
-        for each in new:
+        for each in change.new_links(self.broker):
             self.expect(each, now_us, out)
             self.around.adopt(each, at_us, now_us, out)
 
