@@ -31,6 +31,6 @@ class Links:
 def test_links_that_come_while_others_end_are_ended_too() -> None:
     """It waited for them, and its process never ended."""
     links: Any = Links()
-    leaving = Leaving(Mock(), Mock(), links, Mock(), Mock(), {}, Mock())
+    leaving = Leaving(Mock(), Mock(), links, *(Mock() for _ in range(5)))
     asyncio.run(asyncio.wait_for(leaving._end_links(), 10))
     assert {*links.ended} == {"B1", "B2", "B3"}

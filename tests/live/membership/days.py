@@ -200,7 +200,10 @@ class Day:
         name: str,
         leaving: subprocess.Popen[str],
         then: Callable[[], None] | None = None,
-    ) -> None:
+        *,
+        is_only: bool = True,
+    ) -> str:
+        """Wait for the end of a process; what the command said, which succeeds if it `is_only`."""
         process = self.network.running[name]
         try:
             assert process.wait(BOUND_S) == 0, self.network.log(name)
@@ -212,8 +215,9 @@ class Day:
         if then is not None:
             then()
         said, _ = leaving.communicate(timeout=BOUND_S)
-        if then is None:
+        if then is None and is_only:
             assert leaving.returncode == 0, f"shoal leave {name}: {said}"
+        return said
 
     def grow_old(self) -> None:
         """Restart a broker: what a system agrees on at the start is the past."""

@@ -65,6 +65,7 @@ async def test_what_is_acknowledged_has_reached_everybody_who_lives(
     )
     links = parameters.product().links
     async with live(links, system="octopia", parameters=parameters, limits=LIMITS) as network:
+        await until(lambda: all(node.is_ready for node in network.nodes.values()))
         here: dict[str, Subscriber] = {}
 
         def subscribe(name: str) -> None:
@@ -82,7 +83,6 @@ async def test_what_is_acknowledged_has_reached_everybody_who_lives(
         host = network.nodes[HOST]
         host.request("P", Advertise(advertisement("p")))
         row = host.machine.strategy.hosted
-        # On a busy machine it has yet to be ready, and takes requests then.
         await until(lambda: "p" in row.rows and row.bits(row.rows["p"]) == 0b110)
         settled: list[int] = []
         lacking: list[tuple[int, str]] = []
