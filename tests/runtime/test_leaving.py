@@ -34,3 +34,33 @@ def test_links_that_come_while_others_end_are_ended_too() -> None:
     leaving = Leaving(Mock(), Mock(), links, *(Mock() for _ in range(5)))
     asyncio.run(asyncio.wait_for(leaving._end_links(), 10))
     assert {*links.ended} == {"B1", "B2", "B3"}
+
+
+def test_two_orders_at_once_begin_one_leave() -> None:
+    """The second order waits for what the first one asked for, and joins its leave."""
+
+    async def begin_twice() -> int:
+        forgotten = asyncio.Event()
+
+        async def forget(name: str) -> str:
+            await forgotten.wait()
+            return ""
+
+        begun = []
+        leaving: Any = Leaving(*(Mock() for _ in range(8)))
+        leaving._forgetting.forget = forget
+        leaving._obstacles = leaving._alive = lambda without: []
+        leaving._watch = Mock()
+
+        async def leave() -> None:
+            begun.append(1)
+
+        leaving._leave = leave
+        orders = [asyncio.create_task(leaving.begin(["B7"])) for _ in range(2)]
+        await asyncio.sleep(0)
+        forgotten.set()
+        assert await asyncio.gather(*orders) == ["", ""]
+        await asyncio.sleep(0)
+        return len(begun)
+
+    assert asyncio.run(begin_twice()) == 1

@@ -119,15 +119,14 @@ class Leaving:
             async with asyncio.timeout(OBSTACLE_S):
                 while self._task is None and self._obstacles(without) == [self._obstacle]:
                     await asyncio.sleep(POLL_S)
-        is_new = self._task is None
-        problems = self._obstacles(without) if is_new else self._alive(without)
+        problems = self._obstacles(without) if self._task is None else self._alive(without)
         if problems:
             return "; ".join(problems)
         for each in without:
             if problem := await self._forgetting.forget(each):
                 return problem
         self._without |= {*without}
-        if is_new:
+        if self._task is None:  # another order may have begun the leave meanwhile
             self.outcome, self._has_left = "", False
             self._refused = self._links.no_joiners
             self._links.no_joiners = f"{self._node.id} leaves its network"

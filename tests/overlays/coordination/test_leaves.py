@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shoal.overlays.coordination.messages import LeaveWanted
+from shoal.overlays.coordination.messages import LeaveWanted, NotNow
 from tests.overlays.coordination.stage import Leaving
 
 
@@ -292,3 +292,16 @@ def test_a_link_of_an_attempt_that_was_given_up_must_end_first() -> None:
     stage.ended("A", "C")
     stage.tell("B", "A", LeaveWanted(10, ("C",)))
     assert "A opens C" in stage.heard()
+
+
+def test_a_leave_asks_each_neighbour_in_turn() -> None:
+    """A neighbour that declines is followed by the next one, however many there are."""
+    stage = Leaving(("A", "B"), ("B", "C"), ("B", "D"))
+    stage.leave("B")
+    asked = []
+    for _ in range(4):
+        decider = stage.changes("B").problem.removesuffix(" has yet to answer")
+        asked.append(decider)
+        stage.tell(decider, "B", NotNow(len(asked), "it is busy"))
+        stage.fires("B")
+    assert asked == ["A", "C", "D", "A"]

@@ -126,7 +126,6 @@ class Coordinator(Decider, Participant):
                 self._step(Event.WANTED, neighbour, message, now_us, out)
             case NotNow(attempt, reason) if attempt == self._attempt and self._is_leaving:
                 self._wait(f"{neighbour}: {reason}", now_us, out)
-                self._turn += 1
             case Prepare():
                 self._step(Event.PREPARE, neighbour, message, now_us, out)
             case Ready(key):
