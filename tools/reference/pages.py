@@ -9,6 +9,7 @@ from shoal.experiments import scenario
 from shoal.overlays.registry import SYSTEMS
 from shoal.pipeline.sources import declaration
 from shoal.runtime import network_file
+from tools.reference.api import api_page
 from tools.reference.commands import command_page
 from tools.reference.metrics import metric_page
 from tools.reference.tables import Pages, section
@@ -16,6 +17,12 @@ from tools.reference.tables import Pages, section
 MADE = "<!-- Made from the code by `make docs`; a test says when it is stale. -->"
 UNITS = "Keys that end in `_us` are microseconds, in `_s` seconds, in `_bytes` bytes."
 SYSTEM_PAGE = "systems.md"
+# Pages of the folder that are written by hand.
+WRITTEN = {
+    "filters.md": ("Filters", "the language"),
+    "mqtt.md": ("MQTT, feature by feature", "conformance, attributes, queries, refusals"),
+    "glossary.md": ("Glossary", "one word for one thing"),
+}
 
 
 def pages() -> Mapping[str, str]:
@@ -31,15 +38,17 @@ def pages() -> Mapping[str, str]:
         "bridge.md": _bridge(),
         "commands.md": command_page(),
         "metrics.md": metric_page(own),
+        "python-api.md": api_page(),
     }
     made["README.md"] = _index(made)
     return {name: "\n".join([MADE, *lines, ""]) for name, lines in made.items()}
 
 
 def _index(made: Mapping[str, list[str]]) -> list[str]:
-    lines = ["# Reference", "", "These pages are made from the code.", ""]
+    lines = ["# Reference", "", "| page | |", "| --- | --- |"]
+    lines += [f"| [{title}]({name}) | {text} |" for name, (title, text) in WRITTEN.items()]
     for name, page in made.items():
-        lines.append(f"- [{page[0].removeprefix('# ')}]({name})")
+        lines.append(f"| [{page[0].removeprefix('# ')}]({name}) | made from the code |")
     return lines
 
 
