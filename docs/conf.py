@@ -37,9 +37,10 @@ html_css_files = ["site.css"]
 linkcheck_ignore = [r"https?://(127\.0\.0\.1|localhost|.*example\.org)"]
 linkcheck_timeout = 10
 
-KINDS = ["docs/README", "docs/tutorials/README", "docs/how-to/README", "docs/reference/README"]
+KINDS = ["Overview <docs/README>", "docs/tutorials/README", "docs/how-to/README", "docs/reference/README"]
 KINDS += ["docs/background/README"]
-PROJECT = ["PAPERS", "CONTRIBUTING", "ARCHITECTURE", "SECURITY", "CHANGELOG"]
+PROJECT = ["PAPERS", "CONTRIBUTING"]
+PROJECT += ["Architecture <ARCHITECTURE>", "SECURITY", "CHANGELOG"]
 _LINK = re.compile(r"\]\(([\w/-]+)\.md\)")
 
 
