@@ -37,7 +37,12 @@ html_css_files = ["site.css"]
 linkcheck_ignore = [r"https?://(127\.0\.0\.1|localhost|.*example\.org)"]
 linkcheck_timeout = 10
 
-KINDS = ["Overview <docs/README>", "docs/tutorials/README", "docs/how-to/README", "docs/reference/README"]
+KINDS = [
+    "Overview <docs/README>",
+    "docs/tutorials/README",
+    "docs/how-to/README",
+    "docs/reference/README",
+]
 KINDS += ["docs/background/README"]
 PROJECT = ["PAPERS", "CONTRIBUTING"]
 PROJECT += ["Architecture <ARCHITECTURE>", "SECURITY", "CHANGELOG"]

@@ -139,3 +139,13 @@ def test_what_is_not_run_is_there() -> None:
 
 def test_the_front_page_is_one_page() -> None:
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 130
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs/background/papers").glob("*.md")))
+def test_code_that_a_paper_s_page_names_is_there(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    (base,) = re.findall(r"Paths are below `(src/shoal/\S+)`", text)
+    rows = re.findall(r"^\| [^|]+ \| [^|]+ \| ([^|]*`[^|]*) \| [^|]* \|$", text, re.MULTILINE)
+    for path in re.findall(r"`([\w/]+(?:/|\.py))`", " ".join(rows)):
+        folders = [ROOT / base, ROOT / "src/shoal", ROOT / "src/shoal/pipeline/matching"]
+        assert any((folder / path).exists() for folder in folders), path
