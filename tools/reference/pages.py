@@ -23,6 +23,16 @@ WRITTEN = {
     "mqtt.md": ("MQTT, feature by feature", "conformance, attributes, queries, refusals"),
     "glossary.md": ("Glossary", "one word for one thing"),
 }
+CONTENTS = {
+    "network-file.md": "every key of a live network",
+    "scenario.md": "every key of a simulated run",
+    "systems.md": "the table of each routing system",
+    "source-declaration.md": "how the columns of a file are read",
+    "bridge.md": "every key of a bridge to another MQTT broker",
+    "commands.md": "every command, argument and option",
+    "metrics.md": "every metric at `/metrics`",
+    "python-api.md": "classes and functions, from their docstrings",
+}
 
 
 def pages() -> Mapping[str, str]:
@@ -48,8 +58,8 @@ def _index(made: Mapping[str, list[str]]) -> list[str]:
     lines = ["# Reference", "", "| page | |", "| --- | --- |"]
     lines += [f"| [{title}]({name}) | {text} |" for name, (title, text) in WRITTEN.items()]
     for name, page in made.items():
-        lines.append(f"| [{page[0].removeprefix('# ')}]({name}) | made from the code |")
-    return lines
+        lines.append(f"| [{page[0].removeprefix('# ')}]({name}) | {CONTENTS[name]} |")
+    return [*lines, "", "All pages but the first three are made from the code."]
 
 
 def _network_file(systems: list[str]) -> list[str]:
