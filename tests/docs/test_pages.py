@@ -145,7 +145,7 @@ def test_the_front_page_is_one_page() -> None:
 def test_code_that_a_paper_s_page_names_is_there(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     (base,) = re.findall(r"Paths are below `(src/shoal/\S+)`", text)
-    rows = re.findall(r"^\| [^|]+ \| [^|]+ \| ([^|]*`[^|]*) \| [^|]* \|$", text, re.MULTILINE)
+    rows = re.findall(r"^\| [^|]+ \| [^|]+ \|[^|]*\| ([^|]*`[^|]*) \|$", text, re.MULTILINE)
     for path in re.findall(r"`([\w/]+(?:/|\.py))`", " ".join(rows)):
         folders = [ROOT / base, ROOT / "src/shoal", ROOT / "src/shoal/pipeline/matching"]
         assert any((folder / path).exists() for folder in folders), path
