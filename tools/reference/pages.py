@@ -87,11 +87,36 @@ def _systems(systems: list[str]) -> list[str]:
         f"are sections of the system's paper; (ours) is not in it. {UNITS}",
     ]
     shown = Pages()
+    earlier: dict[str, list[str]] = {}
     for name in systems:
         kind = SYSTEMS[name].parameters
         shown.places.setdefault(kind, f"#{name}")
-        lines += ["", *section(kind, name, shown, f"`[{name}]`")]
+        found = section(kind, name, shown, f"`[{name}]`")
+        lines += ["", *without_repeats(found, earlier)]
+        earlier[name] = found
     return lines
+
+
+def without_repeats(
+    found: list[str], earlier: Mapping[str, list[str]], least: int = 10
+) -> list[str]:
+    """A system's section, without the keys that it has as an earlier system, if these are many.
+
+    A key of that system which this one lacks is named.
+    """
+    rows = [line for line in found if line.startswith("| `")]
+    name = max(earlier, key=lambda name: len({*rows} & {*earlier[name]}), default="")
+    shared = {*rows} & {*earlier.get(name, [])}
+    if len(shared) < least:
+        return found
+    theirs = [line.split("`")[1] for line in earlier[name] if line.startswith("| `")]
+    own = [line for line in rows if line not in shared]
+    lacking = [f"`{key}`" for key in theirs if key not in {row.split("`")[1] for row in rows}]
+    text = f"The keys of [`[{name}]`](#{name})"
+    text += f", but for {', '.join(lacking)}" if lacking else ""
+    text += f", and {'this one' if len(own) == 1 else 'these'}:" if own else "."
+    start = found.index("| key | value | default | |")
+    return [*found[:start], text, *(["", *found[start : start + 2], *own] if own else [])]
 
 
 def _bridge() -> list[str]:
