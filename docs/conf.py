@@ -27,6 +27,9 @@ myst_enable_extensions = ["tasklist"]
 # Blocks of PADRES text, of Mermaid's kind or without a language are shown as they are.
 suppress_warnings = ["misc.highlighting_failure"]
 
+# Two hyphens begin an option, and quotes belong to it.
+smartquotes = False
+
 html_theme = "furo"
 html_title = "shoal"
 html_show_sphinx = False
