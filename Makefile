@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 # While types are checked on one core, the other compiles the tests.
 MAKEFLAGS += --jobs=2
-.PHONY: help install test quick check compiled tests docs demo soak bench-simulation bench-selection bench-matching bench-one-by-one bench-like bench-attributes bench-topics bench-covering bench-covering-routing bench-sharp-bits bench-mqtt-codec bench-mqtt-clients bench-spark-matching bench-spark-partitions bench-set-search bench-trials bench-journal bench-live bench-bluedove-order bench-rearranging bench-moving-clients bench-moves bench-whereabouts bench-sizes bench-long-runs clean
+.PHONY: help install test quick check compiled tests docs links demo soak bench-simulation bench-selection bench-matching bench-one-by-one bench-like bench-attributes bench-topics bench-covering bench-covering-routing bench-sharp-bits bench-mqtt-codec bench-mqtt-clients bench-spark-matching bench-spark-partitions bench-set-search bench-trials bench-journal bench-live bench-bluedove-order bench-rearranging bench-moving-clients bench-moves bench-whereabouts bench-sizes bench-long-runs clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-24s %s\n", $$1, $$2}'
@@ -75,8 +75,14 @@ PROCESSES := 5
 tests: check compiled
 	$(BIN)/pytest -n $(PROCESSES) --max-worker-restart 0
 
-docs: install ## docs/reference/ anew, from the code
+SPHINX := $(BIN)/python -m sphinx -c docs -d build/docs-trees
+docs: install ## docs/reference/ from the code, and the site into build/docs
 	$(BIN)/python -m tools.reference
+	$(SPHINX) -W --keep-going -q . build/docs
+	@echo 'Open build/docs/index.html'
+
+links: install ## whether the addresses that the pages link to answer
+	$(SPHINX) -b linkcheck -q . build/links
 
 demo: install ## flights through Spark, three simulated networks and 15 live brokers to demo/report.html
 	$(BIN)/shoal demo

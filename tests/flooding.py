@@ -1,7 +1,7 @@
 """A system of its own in some 170 lines: flooding on any connected graph, cycles allowed.
 
-The worked example of "write an overlay" (docs/write-an-overlay.md), and the proof that nothing else
-must change for one: named in `SHOAL_SYSTEMS` it is simulated, run live, judged and reported.  Every
+The worked example of docs/tutorials/write-an-overlay.md, and the proof that nothing else must
+change for one: named in `SHOAL_SYSTEMS` it is simulated, run live, judged and reported.  Every
 publication goes over every link; of those that come twice, the second is dropped.
 """
 

@@ -2,5 +2,5 @@
 
 `schedule.py` makes of a seed who takes part and what goes wrong when, `run.py` plays it on real
 brokers (`network.py`), whose clients (`client.py`, `packets.py`) write down what they saw
-(`history.py`); `judge.py` says what was broken of what docs/guarantees.md promises.
+(`history.py`); `judge.py` says what was broken of what docs/background/guarantees.md promises.
 """

@@ -1,4 +1,4 @@
-"""What docs/guarantees.md says may happen, and so is no violation."""
+"""What docs/background/guarantees.md says may happen, and so is no violation."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class _Place(NamedTuple):
 
 
 class Excuses:
-    """What docs/guarantees.md says may happen, so far as these plans do it.
+    """What docs/background/guarantees.md says may happen, so far as these plans do it.
 
     - QoS 2 "is exactly once through kills, too, except for a publisher that advertises and whose
       own broker is killed".

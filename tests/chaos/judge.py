@@ -1,4 +1,4 @@
-"""What a run broke of what is guaranteed (docs/guarantees.md).
+"""What a run broke of what is guaranteed (docs/background/guarantees.md).
 
 Pure: a plan and a history become violations.
 
@@ -13,7 +13,7 @@ Pure: a plan and a history become violations.
 | silent | a broker that does not answer pings when all should rest, or is not ready |
 | died, busy, grown, logged | a process that ended, computes at rest, grew, or complains |
 
-What docs/guarantees.md says may be lost is excused, and nothing else: see `Excuses`.
+What docs/background/guarantees.md says may be lost is excused, and nothing else: see `Excuses`.
 """
 
 from __future__ import annotations

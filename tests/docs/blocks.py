@@ -11,10 +11,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from tools.reference.pages import MADE
+
 ROOT = Path(__file__).parents[2]
-PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
+# Pages that are written by hand; `make docs` makes the others.
+PAGES = sorted(
+    path
+    for path in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    if MADE not in path.read_text(encoding="utf-8")
+)
 
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 _COMMENT = re.compile(r"(^|\s{2,})#.*$")
 _FILE = re.compile(r"`([\w-]+\.(?:toml|csv))`")
 
@@ -64,3 +72,15 @@ def blocks(page: Path) -> Iterator[Block]:
         named = files[0] if language in ("toml", "text") and files else ""
         line = text.count("\n", 0, found.start()) + 1
         yield Block(str(page.relative_to(ROOT)), line, language, body, named)
+
+
+def targets(page: Path) -> list[str]:
+    """What a page links to in this repository."""
+    found = re.findall(r"\]\(([^)\s]+)\)", _FENCED.sub("", page.read_text(encoding="utf-8")))
+    return [target for target in found if not target.startswith("http")]
+
+
+def anchors(page: Path) -> set[str]:
+    """What headings of a page are linked by on a Git host."""
+    titles = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.strip().lower()).replace(" ", "-") for title in titles}

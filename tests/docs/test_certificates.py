@@ -18,7 +18,7 @@ from tests.docs.blocks import ROOT
 from tests.runtime.live import PATIENCE_S, until
 from tests.runtime.one_service import running
 
-PAGE = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "how-to" / "tls.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")

@@ -31,7 +31,7 @@ from tests.runtime.forked import Forked
 from tests.runtime.live import PATIENCE_S
 from tests.runtime.processes import SHOAL
 
-PAGE = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "how-to" / "night.md").read_text(encoding="utf-8")
 QUESTIONS = {
     int(number): command
     for number, command in re.findall(r"^\| (\d+) \| .+ \| `(.+)` \|$", PAGE, re.MULTILINE)

@@ -46,7 +46,7 @@ def test_every_example_of_a_page_runs(
         for block in HERE[page]:
             reader.read(block, ONLY_OPTIONS.get(page, {}))
     for table in ("pairs", "spread-pairs", "stream-pairs"):
-        if page == "docs/spark.md":
+        if page == "docs/how-to/spark.md":
             assert pq.read_table(tmp_path / table).num_rows == 3
-    if page == "docs/own-data.md":
+    if page == "docs/tutorials/own-data.md":
         assert "nothing lost" in (tmp_path / "report.html").read_text(encoding="utf-8")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections import Counter
+from collections.abc import Collection
 from typing import Any
 
 import typer
@@ -11,6 +13,8 @@ import typer
 from shoal.cli.main import COMMANDS, load_command
 from tools.reference.texts import cell
 
+# An option that so many commands have alike is described once.
+SHARED = 4
 HEAD = "| option | value | default | |\n| --- | --- | --- | --- |"
 
 
@@ -34,24 +38,35 @@ def command_page() -> list[str]:
         "| --- | --- |",
         *(f"| [`{name}`](#shoal-{name}) | {cell(text)} |" for name, text in COMMANDS.items()),
     ]
-    group = parser()
+    commands = parser().commands
+    rows = Counter(
+        _row(one)
+        for command in commands.values()
+        for one in command.params
+        if one.param_type_name == "option" and not one.required
+    )
+    shared = [row for row, times in rows.items() if times >= SHARED]
     for name in COMMANDS:
-        lines += ["", *_command(name, group.commands[name])]
-    return lines
+        lines += ["", *_command(name, commands[name], shared)]
+    lines += ["", "## Shared options", "", f"{SHARED} commands or more have these."]
+    return [*lines, "", *HEAD.splitlines(), *shared]
 
 
-def _command(name: str, command: Any) -> list[str]:
+def _command(name: str, command: Any, shared: Collection[str]) -> list[str]:
     arguments = [one for one in command.params if one.param_type_name == "argument"]
     options = [one for one in command.params if one.param_type_name == "option"]
     words = "".join(f" {_argument(one)}" for one in arguments)
     lines = [f"## `shoal {name}`", "", f"`shoal {name}{words}`", "", _prose(command.help)]
-    if arguments or options:
-        lines += ["", *HEAD.splitlines()]
-    lines += [
-        f"| `{_argument(one)}` | {_value(one)} | {_default(one)} | {cell(one.help or '')} |"
-        for one in (*arguments, *options)
-    ]
+    rows = [_row(one) for one in (*arguments, *options)]
+    if own := [row for row in rows if row not in shared]:
+        lines += ["", *HEAD.splitlines(), *own]
+    if others := [f"`{row.split('`')[1]}`" for row in rows if row in shared]:
+        lines += ["", f"[Shared options](#shared-options): {', '.join(others)}."]
     return lines
+
+
+def _row(one: Any) -> str:
+    return f"| `{_argument(one)}` | {_value(one)} | {_default(one)} | {cell(one.help or '')} |"
 
 
 def _argument(one: Any) -> str:

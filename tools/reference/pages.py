@@ -9,6 +9,7 @@ from shoal.experiments import scenario
 from shoal.overlays.registry import SYSTEMS
 from shoal.pipeline.sources import declaration
 from shoal.runtime import network_file
+from tools.reference.api import api_page
 from tools.reference.commands import command_page
 from tools.reference.metrics import metric_page
 from tools.reference.tables import Pages, section
@@ -16,6 +17,22 @@ from tools.reference.tables import Pages, section
 MADE = "<!-- Made from the code by `make docs`; a test says when it is stale. -->"
 UNITS = "Keys that end in `_us` are microseconds, in `_s` seconds, in `_bytes` bytes."
 SYSTEM_PAGE = "systems.md"
+# Pages of the folder that are written by hand.
+WRITTEN = {
+    "filters.md": ("Filters", "the language"),
+    "mqtt.md": ("MQTT, feature by feature", "conformance, attributes, queries, refusals"),
+    "glossary.md": ("Glossary", "one word for one thing"),
+}
+CONTENTS = {
+    "network-file.md": "every key of a live network",
+    "scenario.md": "every key of a simulated run",
+    "systems.md": "the table of each routing system",
+    "source-declaration.md": "how the columns of a file are read",
+    "bridge.md": "every key of a bridge to another MQTT broker",
+    "commands.md": "every command, argument and option",
+    "metrics.md": "every metric at `/metrics`",
+    "python-api.md": "classes and functions, from their docstrings",
+}
 
 
 def pages() -> Mapping[str, str]:
@@ -31,16 +48,18 @@ def pages() -> Mapping[str, str]:
         "bridge.md": _bridge(),
         "commands.md": command_page(),
         "metrics.md": metric_page(own),
+        "python-api.md": api_page(),
     }
     made["README.md"] = _index(made)
     return {name: "\n".join([MADE, *lines, ""]) for name, lines in made.items()}
 
 
 def _index(made: Mapping[str, list[str]]) -> list[str]:
-    lines = ["# Reference", "", "These pages are made from the code.", ""]
+    lines = ["# Reference", "", "| page | |", "| --- | --- |"]
+    lines += [f"| [{title}]({name}) | {text} |" for name, (title, text) in WRITTEN.items()]
     for name, page in made.items():
-        lines.append(f"- [{page[0].removeprefix('# ')}]({name})")
-    return lines
+        lines.append(f"| [{page[0].removeprefix('# ')}]({name}) | {CONTENTS[name]} |")
+    return [*lines, "", "All pages but the first three are made from the code."]
 
 
 def _network_file(systems: list[str]) -> list[str]:
@@ -68,11 +87,36 @@ def _systems(systems: list[str]) -> list[str]:
         f"are sections of the system's paper; (ours) is not in it. {UNITS}",
     ]
     shown = Pages()
+    earlier: dict[str, list[str]] = {}
     for name in systems:
         kind = SYSTEMS[name].parameters
         shown.places.setdefault(kind, f"#{name}")
-        lines += ["", *section(kind, name, shown, f"`[{name}]`")]
+        found = section(kind, name, shown, f"`[{name}]`")
+        lines += ["", *without_repeats(found, earlier)]
+        earlier[name] = found
     return lines
+
+
+def without_repeats(
+    found: list[str], earlier: Mapping[str, list[str]], least: int = 10
+) -> list[str]:
+    """A system's section, without the keys that it has as an earlier system, if these are many.
+
+    A key of that system which this one lacks is named.
+    """
+    rows = [line for line in found if line.startswith("| `")]
+    name = max(earlier, key=lambda name: len({*rows} & {*earlier[name]}), default="")
+    shared = {*rows} & {*earlier.get(name, [])}
+    if len(shared) < least:
+        return found
+    theirs = [line.split("`")[1] for line in earlier[name] if line.startswith("| `")]
+    own = [line for line in rows if line not in shared]
+    lacking = [f"`{key}`" for key in theirs if key not in {row.split("`")[1] for row in rows}]
+    text = f"The keys of [`[{name}]`](#{name})"
+    text += f", but for {', '.join(lacking)}" if lacking else ""
+    text += f", and {'this one' if len(own) == 1 else 'these'}:" if own else "."
+    start = found.index("| key | value | default | |")
+    return [*found[:start], text, *(["", *found[start : start + 2], *own] if own else [])]
 
 
 def _bridge() -> list[str]:

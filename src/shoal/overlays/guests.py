@@ -119,7 +119,7 @@ def _check_strategy(system: System) -> None:
     if missing:
         raise SystemModuleError(
             f"class {kind.__name__} lacks {', '.join(missing)}; derive it from BaseStrategy and "
-            "write the rest in the class (docs/write-an-overlay.md)"
+            "write the rest in the class (docs/tutorials/write-an-overlay.md)"
         )
 
 

@@ -212,7 +212,7 @@ def test_lines_of_json_are_a_source_but_no_quotes(
 ) -> None:
     (place / name).write_text('{"at": "2026-01-01 00:00", "station": "Brest", "wind": 12.5}\n')
     said = complaint("ingest quotes ODD --out out", name, capsys)
-    assert f"{name}: quotes are no JSON; declare them (docs/own-data.md)" in said
+    assert f"{name}: quotes are no JSON; declare them (docs/tutorials/own-data.md)" in said
     assert ran(INGEST, name) == 0
 
 

@@ -29,7 +29,7 @@ from tests.runtime.processes import SHOAL, Processes, processes, wait_until
 
 BROKERS = tuple(f"B{number}" for number in range(1, 7))
 LINE = tuple(pairwise(BROKERS))
-# `tid` may lose what is on a link that fails, and says so; see docs/guarantees.md.
+# `tid` may lose what is on a link that fails, and says so; see docs/background/guarantees.md.
 SYSTEMS = ["tree", "grape", "octopia"]
 OTHERS = ["pop", "self_organising", "bluedove", "dynatops", "bayeux", "geops", "hybrid", "tco"]
 FULL_S = 0.5

@@ -1,6 +1,6 @@
 """Libraries choose a handler by a message's topic: what a content filter lets through reaches it.
 
-The examples of docs/mqtt.md in Python run in `tests/docs`, that for mqtt.js here.
+The examples of docs/how-to/mqtt-clients.md in Python run in `tests/docs`, that for mqtt.js here.
 """
 
 from __future__ import annotations
@@ -154,7 +154,8 @@ def test_a_query_in_a_group_is_what_a_subscription_and_its_handler_are_called_by
 
 @needs_mqtt_js
 def test_the_example_for_mqtt_js(broker: Processes, tmp_path: Path) -> None:
-    (block,) = (each for each in blocks(ROOT / "docs/mqtt.md") if each.language == "js")
+    page = ROOT / "docs/how-to/mqtt-clients.md"
+    (block,) = (each for each in blocks(page) if each.language == "js")
     text = re.sub(r"mqtt://[0-9.:]+", f"mqtt://{broker.address('B1')}", block.text)
     program = Path(__file__).with_name(f"page-{tmp_path.name}.js")  # where node finds its modules
     program.write_text(text)

@@ -113,7 +113,9 @@ def _check_tables(given: Sequence[Path], source: str) -> None:
         elif not path.is_file():
             raise UserError(f"{path}: is no file on disk; ingest reads its input more than once")
         elif source == "quotes" and is_json(path):
-            raise UserError(f"{path}: quotes are no JSON; declare them (docs/own-data.md)")
+            raise UserError(
+                f"{path}: quotes are no JSON; declare them (docs/tutorials/own-data.md)"
+            )
     try:
         if not given:
             return

@@ -39,7 +39,7 @@ PAUSE_US = 5 * MICROSECONDS
 # A client that was sent to another broker is on its way there for so long: its session is kept, and
 # its will is not published.
 MOVING_US = 15 * MICROSECONDS
-# What a session takes, about (docs/operations.md, Sizing).
+# What a session takes, about (docs/how-to/sizing.md).
 SESSION_BYTES = 4_000
 # Why nobody is let in who has no session yet.
 TOO_MANY_SESSIONS = "too many sessions"
