@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tools.reference.pages import MADE
+from tools.reference.tables import anchor
 
 ROOT = Path(__file__).parents[2]
 # Pages that are written by hand; `make docs` makes the others.
@@ -83,4 +84,4 @@ def targets(page: Path) -> list[str]:
 def anchors(page: Path) -> set[str]:
     """What headings of a page are linked by on a Git host."""
     titles = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", title.strip().lower()).replace(" ", "-") for title in titles}
+    return {anchor(title.strip()) for title in titles}

@@ -42,7 +42,7 @@ def section(
         for inner in structs_in(field.type):
             if inner.cls not in pages.places:
                 name = _name(inner, key, field.type)
-                pages.places[inner.cls] = f"#{_anchor(name)}"
+                pages.places[inner.cls] = f"#{anchor(name)}"
                 news.append((inner.cls, key, name))
     lines += table(kind, path, pages, without)
     for struct, key, name in news:
@@ -218,7 +218,7 @@ def _join(path: str, key: str) -> str:
     return f"{path}.{key}" if path else key
 
 
-def _anchor(title: str) -> str:
+def anchor(title: str) -> str:
     """What a heading is linked by on GitHub."""
     kept = "".join(one for one in title.lower() if one.isalnum() or one in " -_")
     return kept.replace(" ", "-")
